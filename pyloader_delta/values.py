@@ -1,0 +1,75 @@
+"""What travels between the stages: frozen, picklable values. Nothing is opened, read or sent here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One live data file of a table."""
+
+    path: str
+    """Absolute path, decoded."""
+    size_bytes: int
+    """Size of the file as the log states it."""
+    modification_time_ms: int
+    """Modification time as the log states it, milliseconds since 1970 UTC."""
+    n_rows: int | None
+    """Rows in the file; None where the log has no statistics."""
+    partition_values: tuple[tuple[str, str | None], ...]
+    """(partition column, value as the log spells it); None is NULL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A Delta table at one version. All workers and epochs of a loader read this one."""
+
+    uri: str
+    """The table's location as the user gave it, made absolute."""
+    table_id: str
+    """The id in the table's metadata."""
+    version: int
+    """Number of the last commit that counts."""
+    timestamp_ms: int | None
+    """Time of that commit as its commitInfo states it, milliseconds since 1970 UTC; None where it states none."""
+    schema: pa.Schema
+    """Logical schema, in the table's column order, partition columns included."""
+    partition_columns: tuple[str, ...]
+    """Names of the partition columns."""
+    files: tuple[DataFile, ...]
+    """Live files by (modification time, path)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A run of rows of one file: the unit of reading, prefetching and retrying."""
+
+    path: str
+    """Absolute path of the file."""
+    size_bytes: int
+    """Decoded size in memory, an estimate from the file's own metadata; >= 0."""
+    rows: range | None = None
+    """Row numbers inside the file; None where the file must be read to know its length."""
+    row_group: int | None = None
+    """Number of the Parquet row group that holds the rows; None for other formats."""
+    row_group_rows: range | None = None
+    """Row numbers inside the file of that whole row group."""
+    partition_values: tuple[tuple[str, str | None], ...] = ()
+    """(partition column, value as the log spells it)."""
+    version: int | None = None
+    """Version of the table; None for a folder of files."""
+
+    @property
+    def n_rows(self) -> int | None:
+        """Number of rows; None where unknown before reading."""
+        return None if self.rows is None else len(self.rows)
+
+    def __str__(self) -> str:
+        rows = "" if self.rows is None else f" rows {self.rows.start}..{self.rows.stop - 1}"
+        version = "" if self.version is None else f" of version {self.version}"
+        return f"{self.path}{rows}{version}"
