@@ -1,0 +1,41 @@
+# One command for everything. Each target that needs it first makes .venv with the pinned requirements.
+
+PYTHON ?= python3
+VENV   := .venv
+PY     := $(VENV)/bin/python
+STAMP  := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench clean
+
+help:  ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(STAMP)  ## Train two models from two real Delta tables (sets up everything it needs)
+	$(PY) -m examples.demo
+
+test: $(STAMP)  ## Run all tests; options: make test ARGS="-k resume -x"
+	$(PY) -m pytest $(ARGS)
+
+lint: $(STAMP)  ## Check style (ruff) and types (mypy --strict)
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy --strict pyloader_delta
+
+bench: $(STAMP)  ## Measure speed against the limit and a rival, and memory in a small cgroup; prints JSON
+	$(PY) -m benchmarks.throughput --workload tabular
+	$(PY) -m benchmarks.memory
+
+clean:  ## Remove .venv, caches and generated tables
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis benchmarks/.data examples/.data
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Made again whenever the requirements change. A virtual environment that stands already is kept if its Python is
+# new enough and has pip; else it is made anew.
+$(STAMP): requirements.txt setup.py
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo 'Python 3.11 or newer is needed; name one with: make PYTHON=python3.12 ...' >&2; exit 1; }
+	@$(PY) -c 'import sys, pip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || .ci/make-venv $(PYTHON) $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $@
