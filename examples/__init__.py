@@ -1,1 +1,1 @@
-"""Programs to run and to copy: each trains a model from a table or a folder of files. `python -m examples.demo` runs the main two."""
+"""Programs to run and to copy: each trains a model from a table or a folder of files. Begin with `examples.demo`."""

