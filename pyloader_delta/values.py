@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,3 +74,40 @@ class Chunk:
         rows = "" if self.rows is None else f" rows {self.rows.start}..{self.rows.stop - 1}"
         version = "" if self.version is None else f" of version {self.version}"
         return f"{self.path}{rows}{version}"
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSize:
+    """How much is shuffled together."""
+
+    unit: Literal["bytes", "rows", "chunk"]
+    """Decoded bytes, rows, or one row group or file."""
+    amount: int
+    """Number of those, >= 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Rows gathered for encoding: equally long columns."""
+
+    schema: pa.Schema
+    """Names, types and, in the fields' metadata, how Arrow values stand for Python or NumPy ones."""
+    arrays: list[NDArray[Any] | pa.Array]
+    """One a field: a private, writable NumPy array for numbers without nulls, an Arrow array for all else."""
+    n_rows: int
+    """Number of rows, >= 0."""
+
+
+class EpochLike(Protocol):
+    """The chunks of one epoch in order of delivery, as the plan states them and the engine carries them out."""
+
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def chunks(self) -> tuple[Chunk, ...]: ...
+    @property
+    def windows(self) -> tuple[range, ...]: ...
+    @property
+    def row_seed(self) -> int | None: ...
+    @property
+    def n_rows(self) -> int | None: ...

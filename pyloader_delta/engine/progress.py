@@ -1,0 +1,136 @@
+"""How far one epoch has come: which chunks are read, how many rows are there, which windows can be let go."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from pyloader_delta.engine.tasks import ReadTask, Segment
+from pyloader_delta.values import EpochLike
+
+
+class Progress:
+    """The state of one epoch. Told of reads and runs by the scheduler; asks nobody."""
+
+    def __init__(self, plan: EpochLike, base: int) -> None:
+        self.plan = plan
+        self.base = base
+        """Chunks of the pass before this epoch: `base + position` numbers chunks over the whole pass."""
+        self.n_chunks = len(plan.chunks)
+        self.planned_rows = plan.n_rows
+        self.next_read = 0
+        """First position that was not granted yet."""
+        self.redo: list[range] = []
+        """Positions granted to a worker that died, in order."""
+        self.skipped: list[int] = []
+        """Positions passed over because another worker's cursor must read them, in order."""
+        self.next_row = 0
+        """Rows handed to runs."""
+        self.next_batch = 0
+        self.ended = False
+        """Whether the last run was made."""
+        self.ready = 0
+        """Windows read without a gap, from the first."""
+        self.starts = [0]
+        """First row of each ready window, and the end of the last."""
+        self.failure: tuple[int, BaseException] | None = None
+        """(window, error) of the first window that cannot be read."""
+        self._window_of = [0] * self.n_chunks
+        for number, window in enumerate(plan.windows):
+            for position in window:
+                self._window_of[position] = number
+        self._rows: list[int | None] = [None] * self.n_chunks
+        self._unread = [len(window) for window in plan.windows]
+        self._reads: list[list[tuple[int, int]]] = [[] for _ in plan.windows]  # (first position, number of the task)
+        self._users = [0] * len(plan.windows)
+        self.freed = 0
+        """Windows let go, from the first."""
+        self._known_starts = self._plan_starts()
+
+    def _plan_starts(self) -> list[int] | None:
+        if self.planned_rows is None:
+            return None
+        starts = [0]
+        for window in self.plan.windows:
+            starts.append(starts[-1] + sum(self.plan.chunks[p].n_rows or 0 for p in window))
+        return starts
+
+    def window_of(self, position: int) -> int:
+        """Return the window of a chunk."""
+        return self._window_of[position]
+
+    @property
+    def all_read(self) -> bool:
+        """Whether every window of the epoch is there."""
+        return self.ready == len(self.plan.windows)
+
+    @property
+    def rows_there(self) -> int:
+        """Rows of the windows that are read without a gap."""
+        return self.starts[-1]
+
+    def read_done(self, task: ReadTask, rows: list[int]) -> None:
+        """Note the rows of each chunk of a task."""
+        for position, n in zip(task.positions, rows, strict=True):
+            self._rows[position] = n
+        self._reads[task.window].append((task.positions.start, task.number))
+        self._unread[task.window] -= len(task.positions)
+        while not self.all_read and self._unread[self.ready] == 0:
+            window = self.plan.windows[self.ready]
+            self.starts.append(self.starts[-1] + sum(self._rows[p] or 0 for p in window))
+            self.ready += 1
+
+    def read_failed(self, window: int, error: BaseException) -> None:
+        """Note that a window cannot be read; the first one counts, as it is delivered first."""
+        if self.failure is None or window < self.failure[0]:
+            self.failure = (window, error)
+
+    def take(self, n_rows: int) -> tuple[Segment, ...]:
+        """Hand the next rows to a run; they must be there."""
+        row, stop = self.next_row, self.next_row + n_rows
+        segments = []
+        window = max(bisect_right(self.starts, row) - 1, 0)
+        while row < stop:
+            start, end = self.starts[window], self.starts[window + 1]
+            if end > row:
+                reads = tuple(number for _, number in sorted(self._reads[window]))
+                seed = self.plan.row_seed
+                key = None if seed is None else ("rows", seed, self.plan.epoch, start)
+                segments.append(Segment(window, end - start, row - start, min(end, stop) - start, key, reads))
+                self._users[window] += 1
+                row = min(end, stop)
+            window += 1
+        self.next_row = stop
+        return tuple(segments)
+
+    def release(self, segments: tuple[Segment, ...]) -> list[int]:
+        """Note that a run has gathered its rows; return the numbers of the read tasks whose blocks can go."""
+        for segment in segments:
+            self._users[segment.window] -= 1
+        return self.free()
+
+    def free(self) -> list[int]:
+        """Return the numbers of the read tasks whose blocks nobody needs any more."""
+        numbers: list[int] = []
+        while self.freed < self.ready:
+            if self._users[self.freed] or not (self.ended or self.next_row >= self.starts[self.freed + 1]):
+                break
+            numbers += [number for _, number in self._reads[self.freed]]
+            self.freed += 1
+        return numbers
+
+    def free_all(self) -> list[int]:
+        """Return the numbers of all read tasks whose blocks are still held; the epoch is over."""
+        numbers = [number for reads in self._reads[self.freed :] for _, number in reads]
+        self.freed = self.ready = 0
+        self._reads = []
+        return numbers
+
+    def window_at(self, row: int) -> int:
+        """Return the window that holds a row, by plan where known, else an estimate from the rows seen so far."""
+        n_windows = len(self.plan.windows)
+        if self._known_starts is not None:
+            return min(bisect_right(self._known_starts, row) - 1, n_windows - 1)
+        if row < self.rows_there or not self.ready:
+            return min(max(bisect_right(self.starts, row) - 1, 0), n_windows - 1)
+        mean = max(self.rows_there / self.ready, 1.0)
+        return min(self.ready + int((row - self.rows_there) / mean), n_windows - 1)

@@ -1,0 +1,398 @@
+"""Decides what each worker does next. A state machine without I/O, clocks or threads: events in, tasks out.
+
+Space is granted strictly in the order of delivery, and what the head (the next undelivered run) needs is granted
+always, so that no state is a deadlock: if nothing is in flight, either a task is given, or everything was delivered, or
+`failure` tells why nothing can go on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from pyloader_delta.engine.progress import Progress
+from pyloader_delta.engine.tasks import Limits, ReadTask, RunTask, Task
+from pyloader_delta.errors import BudgetError, IncompleteEpochError
+from pyloader_delta.values import Chunk, EpochLike
+
+_LOOK_AHEAD = 8  # positions that a worker may pass over because another worker's cursor reads them
+_RATIO_BYTES = 1 << 20  # smaller reads tell nothing of how far estimates are off
+
+
+class Scheduler:
+    """The tasks of one pass over one or more epochs.
+
+    Args:
+        epochs: The epochs' plans in order; may be endless.
+        limits: What may happen at once.
+        batch_size: Rows in a batch, >= 1.
+        drop_last: Leave out an epoch's last batch if it is short.
+        group: Batches that are encoded together; runs consist of whole groups.
+    """
+
+    def __init__(
+        self, epochs: Iterator[EpochLike], limits: Limits, *, batch_size: int, drop_last: bool = False, group: int = 1
+    ) -> None:
+        self.limits = limits
+        self.failure: tuple[int, BaseException] | None = None
+        """(run, error): what stands in the place of that run, after the runs before it."""
+        self.freed: list[int] = []
+        """Numbers of read tasks whose blocks can go; the caller takes them away."""
+        self.delivered_runs = 0
+        self._epochs, self._exhausted = epochs, False
+        self._batch_size, self._drop_last, self._group = batch_size, drop_last, group
+        self._reading: deque[Progress] = deque()  # epochs in progress; runs are made in the first
+        self._chunks_planned = 0
+        self._by_epoch: dict[int, Progress] = {}
+        self._flying: dict[int, dict[tuple[str, int], Task]] = {}  # worker → its tasks
+        self._redo_runs: list[RunTask] = []
+        self._cursors: dict[tuple[int, str, int], int] = {}  # (epoch, path, row group) → worker that reads on
+        self._next_task = self._next_run = 0
+        self._undelivered: dict[int, tuple[RunTask, int | None]] = {}  # run → its bytes, None while it is made
+        self._store = self._reserved = self._finished_bytes = 0
+        self._sizes: dict[int, int] = {}  # read task → real bytes of its blocks
+        self._estimated = self._real = 0
+        self._batch_cost: tuple[float, float] | None = None  # (bytes, seconds) of a batch, lately
+        self._extend()
+
+    # Events ---------------------------------------------------------------------------------------------------------
+
+    def next_task(self, worker: int) -> Task | None:
+        """Return what a worker is to do now; None where it must wait for another event."""
+        self._advance()
+        task = self._run_task() or self._read_task(worker)
+        if task is not None:
+            self._flying.setdefault(worker, {})[_name(task)] = task
+        return task
+
+    def read_done(self, worker: int, task: ReadTask, rows: list[int], size_bytes: int) -> None:
+        """Note that a read ended: rows of each of its chunks, bytes that its blocks take."""
+        self._land(worker, task)
+        progress = self._by_epoch.get(task.epoch)
+        wrong = [(c, n) for c, n in zip(task.chunks, rows, strict=True) if c.n_rows not in (None, n)]
+        if progress is None or wrong:  # an epoch that was over (`drop_last`) before its last chunk was read
+            self.freed.append(task.number)
+            if progress is not None:
+                text = f"{wrong[0][0]}: the plan has {wrong[0][0].n_rows} rows, reading gave {wrong[0][1]}"
+                progress.read_failed(task.window, IncompleteEpochError(text))
+            return
+        self._sizes[task.number] = size_bytes
+        self._store += size_bytes
+        if size_bytes >= _RATIO_BYTES:
+            self._estimated += task.size_bytes
+            self._real += size_bytes
+        progress.read_done(task, rows)
+        self._let_go(progress.free())
+
+    def read_failed(self, worker: int, task: ReadTask, error: BaseException) -> None:
+        """Note that a chunk cannot be read; the error is delivered in the place of the first batch that needs it."""
+        self._land(worker, task)
+        if task.epoch in self._by_epoch:
+            self._by_epoch[task.epoch].read_failed(task.window, error)
+
+    def run_done(self, worker: int, task: RunTask, size_bytes: int, seconds: float) -> None:
+        """Note that a run is ready for delivery: bytes of its batches, time that user code took."""
+        self._land(worker, task)
+        self._undelivered[task.number] = (task, size_bytes)
+        self._finished_bytes += size_bytes
+        n = len(task.batch_rows)
+        self._batch_cost = (size_bytes / n, seconds / n)
+        self._let_go(self._by_epoch[task.epoch].release(task.segments))
+
+    def lost(self, worker: int) -> list[Task]:
+        """Note that a worker died; its tasks are given out again. Return them."""
+        tasks = list(self._flying.pop(worker, {}).values())
+        for task in tasks:
+            if isinstance(task, RunTask):
+                self._redo_runs.append(task)
+                self._redo_runs.sort(key=lambda run: run.number)
+            else:
+                self._reserved -= task.size_bytes
+                if task.epoch in self._by_epoch:
+                    redo = self._by_epoch[task.epoch].redo
+                    redo.append(task.positions)
+                    redo.sort(key=lambda positions: positions.start)
+        self._cursors = {key: owner for key, owner in self._cursors.items() if owner != worker}
+        return tasks
+
+    def delivered(self, number: int) -> None:
+        """Note that the caller has taken a run, in order of their numbers."""
+        assert number == self.delivered_runs, (number, self.delivered_runs)
+        task, size = self._undelivered.pop(number)
+        self._finished_bytes -= size or 0
+        self.delivered_runs += 1
+        if task.last:
+            self._forget(task.epoch)
+        self._advance()
+
+    @property
+    def done(self) -> bool:
+        """Whether every run of every epoch was delivered."""
+        return self._exhausted and not self._reading and not self._undelivered
+
+    @property
+    def in_flight(self) -> int:
+        """Tasks that workers have."""
+        return sum(map(len, self._flying.values()))
+
+    @property
+    def store_bytes(self) -> int:
+        """Bytes of the chunks that are held, and estimated bytes of those being read."""
+        return self._store + self._reserved
+
+    def __repr__(self) -> str:
+        return (
+            f"<Scheduler delivered={self.delivered_runs} undelivered={len(self._undelivered)} "
+            f"in_flight={self.in_flight} store={self._store} reserved={self._reserved}>"
+        )
+
+    # Runs -----------------------------------------------------------------------------------------------------------
+
+    def _run_task(self) -> RunTask | None:
+        if self._redo_runs:
+            return self._redo_runs.pop(0)
+        if self.failure is not None or not self._reading:
+            return None
+        task = self._cut(self._reading[0])
+        self._advance()
+        if task is None and self._reading:
+            self._fail_if_due(self._reading[0])
+        return task
+
+    def _advance(self) -> None:
+        """Go on to the next epoch where the first one in progress has handed out its last run."""
+        while self._reading:
+            progress = self._reading[0]
+            rows = progress.rows_there
+            if progress.all_read and not progress.next_batch and (not rows or (self._drop_last and rows < self._batch_size)):
+                progress.ended = self._exhausted = True  # an epoch without a batch: those after it have none either
+                self._forget(progress.plan.epoch)
+            if not progress.ended:
+                return
+            self._reading.popleft()
+            if not self._reading:
+                self._extend()
+
+    def _cut(self, progress: Progress) -> RunTask | None:
+        """Return the next run of an epoch, or None where its rows are not there yet or it must wait."""
+        if progress.ended:
+            return None
+        size, group = self._batch_size, self._group * self._batch_size
+        there = progress.rows_there - progress.next_row
+        final = progress.all_read
+        total = progress.rows_there if final else progress.planned_rows
+        if not self._may_run():
+            return None
+        if total is None and progress.failure is None:  # more must be there than is taken: which batch is the last is known then
+            there = max(there - (size if self._drop_last else 1), 0)
+        left = None if total is None else total - progress.next_row
+        if left is not None and self._drop_last:
+            left -= left % size
+        rows = min(self._batches_per_run() * size, there if left is None else min(there, left))
+        if left is None or rows < left:
+            rows -= rows % group if progress.failure is None else rows % size
+        if rows <= 0:
+            return None
+        waited_for = self._undelivered and rows < min(self._batches_per_run() * size, left or rows)
+        if waited_for and len(self._undelivered) > 1 and self._flying_reads():
+            return None  # a longer run is coming, and the caller has work until then
+        last = left is not None and rows == left
+        first_row, first_batch = progress.next_row, progress.next_batch
+        segments = progress.take(rows)
+        batch_rows = tuple(min(size, rows - start) for start in range(0, rows, size))
+        progress.next_batch += len(batch_rows)
+        progress.ended = last
+        dropped = (total or 0) - progress.next_row if last else 0
+        task = RunTask(
+            self._next_run, progress.plan.epoch, first_batch, batch_rows, segments, last,
+            (total or 0) if last else 0, dropped, first_row,
+        )  # fmt: skip
+        self._undelivered[task.number] = (task, None)
+        self._next_run += 1
+        return task
+
+    def _may_run(self) -> bool:
+        if not self._undelivered:
+            return True
+        if len(self._undelivered) >= self.limits.pending_runs:
+            return False
+        if self._batch_cost is None:
+            return len(self._undelivered) < self.limits.n_workers
+        flying = sum(size is None for _, size in self._undelivered.values())
+        run_bytes = self._batch_cost[0] * self._batches_per_run()
+        return self._finished_bytes + (flying + 1) * run_bytes <= self.limits.batch_bytes
+
+    def _batches_per_run(self) -> int:
+        if self._batch_cost is None:
+            return self._group
+        size_bytes, seconds = self._batch_cost
+        limits = self.limits
+        fit = min(
+            limits.run_rows // self._batch_size,
+            int(min(limits.run_bytes, limits.batch_bytes // 2) / max(size_bytes, 1.0)),
+            int(limits.run_seconds / max(seconds, 1e-9)),
+        )
+        return max(fit // self._group, 1) * self._group
+
+    def _fail_if_due(self, progress: Progress) -> None:
+        """Put the epoch's failure in the place of the next run once everything before it was made."""
+        if progress.failure is not None and progress.ready == progress.failure[0]:
+            if progress.rows_there - progress.next_row < self._batch_size:
+                self.failure = (self._next_run, progress.failure[1])
+
+    # Reads ----------------------------------------------------------------------------------------------------------
+
+    def _read_task(self, worker: int) -> ReadTask | None:
+        if self.failure is not None or not self._reading:
+            return None
+        for progress in self._reading:
+            if progress.redo:
+                return self._grant(worker, progress, progress.redo.pop(0))
+        if len(self._reading) == 1 and self._reading[0].next_read == self._reading[0].n_chunks:
+            self._extend()  # the next epoch's first window is read while this one's last batches are taken
+        for progress in self._reading:
+            if progress.failure is not None or not (progress.skipped or progress.next_read < progress.n_chunks):
+                continue
+            position = self._position(worker, progress)
+            return None if position is None else self._read_at(worker, progress, position)
+        return None
+
+    def _read_at(self, worker: int, progress: Progress, position: int) -> ReadTask | None:
+        """Return the read of a chunk and its small neighbours, where the queue and the store have a place for them."""
+        stalled = not self.in_flight and not self._undelivered
+        cap = self._cap()
+        if progress.base + position >= cap and not stalled:
+            return None
+        if not self._fits(progress, position + 1):
+            if not stalled:
+                return None
+            error = self._beyond_budget(progress, position)
+            if error is not None:
+                self.failure = (self._next_run, error)
+                return None
+        if position in progress.skipped:
+            progress.skipped.remove(position)
+            return self._grant(worker, progress, range(position, position + 1))
+        stop = self._group_end(progress, position, cap)
+        progress.skipped += range(progress.next_read, position)
+        progress.next_read = stop
+        return self._grant(worker, progress, range(position, stop))
+
+    def _position(self, worker: int, progress: Progress) -> int | None:
+        """Return the first position not granted yet that no other worker's cursor must read; None if far away."""
+        stop = min(progress.next_read + _LOOK_AHEAD - len(progress.skipped), progress.n_chunks)
+        for position in [*progress.skipped, *range(progress.next_read, stop)]:
+            cursor = _cursor(progress, progress.plan.chunks[position])
+            if cursor is None or self._cursors.get(cursor, worker) == worker:
+                return position
+        return None
+
+    def _grant(self, worker: int, progress: Progress, positions: range) -> ReadTask:
+        chunks = progress.plan.chunks[positions.start : positions.stop]
+        size = sum(self._estimate(chunk) for chunk in chunks)
+        window = progress.window_of(positions.start)
+        task = ReadTask(self._next_task, progress.plan.epoch, window, positions, chunks, size)
+        self._next_task += 1
+        self._reserved += size
+        for chunk in chunks:
+            cursor = _cursor(progress, chunk)
+            if cursor is not None:
+                self._cursors[cursor] = worker
+                if chunk.rows is not None and chunk.row_group_rows is not None and chunk.rows.stop == chunk.row_group_rows.stop:
+                    del self._cursors[cursor]
+        return task
+
+    def _group_end(self, progress: Progress, start: int, cap: int) -> int:
+        """Return the end of the small chunks that are read together with the chunk at `start`."""
+        if _cursor(progress, progress.plan.chunks[start]) is not None:
+            return start + 1
+        window = progress.plan.windows[progress.window_of(start)]
+        share = -(-(window.stop - start) // self.limits.n_workers)
+        stop = min(window.stop, start + max(min(share, self.limits.read_chunks), 1), max(cap - progress.base, start + 1))
+        size = self._estimate(progress.plan.chunks[start])
+        end = start + 1
+        while end < stop and _cursor(progress, progress.plan.chunks[end]) is None:
+            size += self._estimate(progress.plan.chunks[end])
+            if size > self.limits.read_bytes or not self._fits(progress, end + 1):
+                break
+            end += 1
+        return end
+
+    def _fits(self, progress: Progress, stop: int) -> bool:
+        positions = [*progress.skipped, *range(progress.next_read, stop)]
+        size = sum(self._estimate(progress.plan.chunks[position]) for position in positions)
+        return self._store + self._reserved + size <= self.limits.store_bytes
+
+    def _estimate(self, chunk: Chunk) -> int:
+        ratio = max(self._real / self._estimated, 1.0) if self._estimated else 1.0
+        return int(chunk.size_bytes * ratio)
+
+    def _cap(self) -> int:
+        """Return the number in the pass of the first chunk that the queue has no place for."""
+        progress = self._reading[0]
+        head = next(iter(self._undelivered.values()), None)
+        if head is not None and head[0].epoch != progress.plan.epoch and head[0].epoch in self._by_epoch:
+            progress = self._by_epoch[head[0].epoch]
+        row = head[0].first_row if head is not None else progress.next_row
+        window = progress.window_at(row + (self._batch_size * self._group if head is None else head[0].n_rows) - 1) + 1
+        if window < len(progress.plan.windows):
+            end = progress.base + progress.plan.windows[window].stop
+        else:
+            end = progress.base + progress.n_chunks
+            after = next((p for p in self._reading if p.base == end), None)
+            if after is not None and after.plan.windows:
+                end += after.plan.windows[0].stop
+        return end + self.limits.max_queue_size
+
+    def _beyond_budget(self, progress: Progress, position: int) -> BudgetError | None:
+        """Return an error where even an idle loader has no place for the chunk that the next batch needs."""
+        size = progress.plan.chunks[position].size_bytes
+        if not self._store or self._store + size <= self.limits.store_bytes:
+            return None
+        window = progress.window_of(position)
+        return BudgetError(
+            f"memory_budget is too small: the next batch needs windows {progress.freed}..{window} of epoch "
+            f"{progress.plan.epoch} at once; they hold {self._store} bytes with {progress.plan.chunks[position]} "
+            f"(about {size} bytes) still to come, but chunks may take {self.limits.store_bytes} bytes. Raise "
+            f"memory_budget or lower shuffle_window"
+        )
+
+    # Both -----------------------------------------------------------------------------------------------------------
+
+    def _extend(self) -> None:
+        plan = next(self._epochs, None)
+        if plan is None:
+            self._exhausted = True
+            return
+        progress = Progress(plan, self._chunks_planned)
+        self._chunks_planned += progress.n_chunks
+        self._reading.append(progress)
+        self._by_epoch[plan.epoch] = progress
+
+    def _forget(self, epoch: int) -> None:
+        self._let_go(self._by_epoch.pop(epoch).free_all())
+        self._cursors = {key: owner for key, owner in self._cursors.items() if key[0] != epoch}
+
+    def _land(self, worker: int, task: Task) -> None:
+        del self._flying[worker][_name(task)]
+        if isinstance(task, ReadTask):
+            self._reserved -= task.size_bytes
+
+    def _let_go(self, numbers: list[int]) -> None:
+        for number in numbers:
+            self._store -= self._sizes.pop(number)
+        self.freed += numbers
+
+    def _flying_reads(self) -> bool:
+        return any(isinstance(task, ReadTask) for tasks in self._flying.values() for task in tasks.values())
+
+
+def _name(task: Task) -> tuple[str, int]:
+    return type(task).__name__, task.number
+
+
+def _cursor(progress: Progress, chunk: Chunk) -> tuple[int, str, int] | None:
+    """Return the name of the cursor that reads a chunk; None where the chunk is a whole row group or file."""
+    if chunk.row_group is None or chunk.rows is None or chunk.rows == chunk.row_group_rows:
+        return None
+    return progress.plan.epoch, chunk.path, chunk.row_group

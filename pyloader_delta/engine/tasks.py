@@ -1,0 +1,103 @@
+"""What the scheduler hands to workers: frozen, picklable tasks, and the limits it keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyloader_delta.values import Chunk
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the scheduler may let happen at once. None of it changes the order of rows."""
+
+    n_workers: int
+    """Workers that ask for tasks, >= 1."""
+    store_bytes: int
+    """Decoded chunks held and being read, by their estimates until they are read."""
+    batch_bytes: int
+    """Batches finished or being made and not yet delivered; one run beyond it is allowed at the head."""
+    max_queue_size: int
+    """Chunks read beyond those that complete the window being delivered and the next, >= 1."""
+    pending_runs: int
+    """Runs made or being made and not yet delivered, >= 1."""
+    run_bytes: int = 4 << 20
+    """A run of batches aims at this size: one that stays in a processor's cache."""
+    run_rows: int = 16384
+    """A run of batches aims at no more rows."""
+    run_seconds: float = 0.02
+    """A run of batches aims at no more time in user code, so that slow encoding still spreads over the workers."""
+    read_bytes: int = 8 << 20
+    """Small chunks of one window are read together up to this size."""
+    read_chunks: int = 64
+    """Small chunks of one window are read together up to this number."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTask:
+    """Read some consecutive chunks of one window and put them into the store."""
+
+    number: int
+    """Distinct in a pass; names the blocks that come of it."""
+    epoch: int
+    window: int
+    positions: range
+    chunks: tuple[Chunk, ...]
+    size_bytes: int
+    """Estimated decoded size of the chunks."""
+
+    def __str__(self) -> str:
+        more = f" and {len(self.chunks) - 1} more" if len(self.chunks) > 1 else ""
+        return f"reading {self.chunks[0]}{more}"
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Consecutive places of one window, in delivery order."""
+
+    window: int
+    n_rows: int
+    """Rows of the whole window."""
+    start: int
+    """First place inside the window."""
+    stop: int
+    """One past the last place."""
+    key: tuple[int | str, ...] | None
+    """Key of the permutation of the window's rows; None: rows stay in order."""
+    reads: tuple[int, ...]
+    """Numbers of the read tasks whose blocks are the window, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunTask:
+    """Gather, encode and collate some consecutive batches of one epoch."""
+
+    number: int
+    """Place in the order of delivery, from 0; no gaps in a pass."""
+    epoch: int
+    first_batch: int
+    """Number of the first batch in its epoch."""
+    batch_rows: tuple[int, ...]
+    """Rows of each batch."""
+    segments: tuple[Segment, ...]
+    last: bool
+    """Whether the epoch ends with this run."""
+    epoch_rows: int
+    """With `last`: rows that were planned, or read where the plan could not know. 0 otherwise."""
+    dropped_rows: int
+    """With `last`: rows left over by `drop_last`. 0 otherwise."""
+    first_row: int
+    """Number in the epoch of the run's first row."""
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of all batches of the run."""
+        return sum(self.batch_rows)
+
+    def __str__(self) -> str:
+        last = self.first_batch + len(self.batch_rows) - 1
+        rows = f"rows {self.first_row}..{self.first_row + self.n_rows - 1}"
+        return f"encoding batches {self.first_batch}..{last} ({rows}) of epoch {self.epoch}"
+
+
+Task = ReadTask | RunTask

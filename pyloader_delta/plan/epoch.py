@@ -1,0 +1,121 @@
+"""One epoch: the order of its chunks and the windows they form. The same for any workers, queue and budget."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from pyloader_delta.plan.permute import permuted
+from pyloader_delta.values import Chunk, WindowSize
+
+PART_OF_WINDOW = 8
+"""A row group above this fraction of the window is read in several chunks."""
+INTERLEAVED = 4
+"""Where rows are shuffled, the chunks of at most this many row groups alternate. Part of the order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What fixes the order of an epoch beside the table."""
+
+    shuffle_chunks: bool
+    """Permute the order of row groups or files (`DataLoader.shuffle`)."""
+    chunk_seed: int
+    """Seed of that permutation."""
+    shuffle_rows: bool
+    """Mix the rows of each window (`DataReader.shuffle`)."""
+    row_seed: int
+    """Seed of that mixing."""
+    window: WindowSize
+    """Size of a window; used only where rows are mixed."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochPlan:
+    """The chunks of one epoch in the order in which their rows are delivered."""
+
+    epoch: int
+    """0-based."""
+    chunks: tuple[Chunk, ...]
+    """In order of delivery; a chunk's index here is its position."""
+    windows: tuple[range, ...]
+    """Positions of each window's chunks; together 0..len(chunks)-1."""
+    row_seed: int | None
+    """Seed of the mixing inside windows; None where rows stay in order."""
+
+    @property
+    def n_rows(self) -> int | None:
+        """Rows of the epoch; None where a chunk's length is unknown before reading."""
+        return total_rows(self.chunks)
+
+
+def total_rows(chunks: Iterable[Chunk]) -> int | None:
+    """Return the number of rows of the chunks; None where one is unknown."""
+    counts = [chunk.n_rows for chunk in chunks]
+    return None if None in counts else sum(n for n in counts if n is not None)
+
+
+def split(chunks: Iterable[Chunk], max_bytes: int) -> list[list[Chunk]]:
+    """Return units of consecutive chunks, one unit a row group or file, no chunk of a row group above `max_bytes`.
+
+    Row groups are cut into runs of equally many rows (the last may be shorter), so each cut is the same everywhere.
+    """
+    units = []
+    for chunk in chunks:
+        n_rows = chunk.n_rows
+        parts = min(-(-chunk.size_bytes // max(max_bytes, 1)), n_rows or 1)
+        if chunk.row_group is None or chunk.rows is None or not n_rows or parts <= 1:
+            units.append([chunk])
+            continue
+        step = -(-n_rows // parts)
+        rows = [chunk.rows[start : start + step] for start in range(0, n_rows, step)]
+        units.append([replace(chunk, rows=part, size_bytes=chunk.size_bytes * len(part) // n_rows) for part in rows])
+    return units
+
+
+def plan_epoch(units: Sequence[Sequence[Chunk]], order: Order, epoch: int) -> EpochPlan:
+    """Return the plan of one epoch, 0-based, over the units of `split`."""
+    if order.shuffle_chunks:
+        units = [units[i] for i in permuted(len(units), ("chunks", order.chunk_seed, epoch))]
+    if order.shuffle_rows and order.window.unit != "chunk":
+        chunks = _interleaved(units)
+    else:
+        chunks = [chunk for unit in units for chunk in unit]
+    windows = _windows(chunks, order)
+    return EpochPlan(epoch, tuple(chunks), tuple(windows), order.row_seed if order.shuffle_rows else None)
+
+
+def _interleaved(units: Sequence[Sequence[Chunk]]) -> list[Chunk]:
+    waiting = deque(deque(unit) for unit in units)
+    opened: deque[deque[Chunk]] = deque()
+    chunks = []
+    while waiting or opened:
+        while waiting and len(opened) < INTERLEAVED:
+            opened.append(waiting.popleft())
+        unit = opened.popleft()
+        chunks.append(unit.popleft())
+        if unit:
+            opened.append(unit)
+        elif waiting:
+            opened.append(waiting.popleft())
+    return chunks
+
+
+def _windows(chunks: Sequence[Chunk], order: Order) -> list[range]:
+    if not order.shuffle_rows:
+        return [range(i, i + 1) for i in range(len(chunks))]
+    if order.window.unit == "chunk":
+        groups = groupby(range(len(chunks)), key=lambda i: (chunks[i].path, chunks[i].row_group))
+        return [range(found[0], found[-1] + 1) for _, members in groups for found in [list(members)]]
+    windows = []
+    first = size = 0
+    for position, chunk in enumerate(chunks):
+        size += chunk.size_bytes if order.window.unit == "bytes" else chunk.n_rows or 0
+        if size >= order.window.amount:
+            windows.append(range(first, position + 1))
+            first, size = position + 1, 0
+    if first < len(chunks):
+        windows.append(range(first, len(chunks)))
+    return windows

@@ -1,0 +1,98 @@
+"""Keyed permutations: our own, so that an order is the same on every machine and with every release of NumPy.
+
+`feistel-1` is the name and version of what stands here; golden values in the tests hold it. A permutation of n is
+never held as an array: any part of it is computed when it is needed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+NAME = "feistel-1"
+
+_ROUNDS = 4  # M. Luby and C. Rackoff (1988): four rounds of a pseudorandom function give a pseudorandom permutation
+_SORTED_BELOW = 1024  # a small domain is sorted by hash: uniform, where few Feistel rounds over tiny halves are not
+_MIX_1, _MIX_2 = 0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53  # of MurmurHash3's finalizer (A. Appleby, public domain)
+_GOLDEN = 0x9E3779B97F4A7C15  # 2**64 / golden ratio, spreads neighbouring integers
+
+Words = NDArray[np.uint32] | NDArray[np.uint64]
+
+
+def permuted(n: int, key: tuple[int | str, ...], start: int = 0, stop: int | None = None) -> NDArray[np.int64]:
+    """Return where the positions `start..stop` of a permutation of 0..n-1 come from.
+
+    Args:
+        n: Size of the domain, >= 0.
+        key: What the permutation depends on besides n, such as (seed, epoch, number of the first row).
+        start: First position, 0 <= start <= stop.
+        stop: One past the last position, <= n; None for n.
+
+    Returns:
+        int64 array of shape (stop - start,), distinct values in 0..n-1. Concatenated over all positions it is a
+        permutation.
+    """
+    stop = n if stop is None else stop
+    bits = 32 if n < 2**32 - 2**17 else 64  # 32-bit multiplication is twice as fast; the digits must stay below 2**16
+    keys = _round_keys(key, bits)
+    if n < _SORTED_BELOW:
+        return _sorted_by_hash(n, _round_keys(key, 64)[0])[start:stop]
+    rows = math.isqrt(n - 1) + 1  # ceil(sqrt(n)); rows * columns >= n, and less than rows of it is waste
+    columns = -(-n // rows)
+    values = _feistel(np.arange(start, stop).astype(keys.dtype), rows, columns, keys)
+    outside = np.flatnonzero(values >= n)
+    while len(outside):  # cycle walking: a value beyond n is mapped again until it falls below
+        values[outside] = _feistel(values[outside], rows, columns, keys)
+        outside = outside[values[outside] >= n]
+    return values.astype(np.int64)
+
+
+def _round_keys(key: tuple[int | str, ...], bits: int) -> Words:
+    digest = hashlib.blake2b(repr((NAME, *key)).encode(), digest_size=8 * _ROUNDS).digest()
+    return np.frombuffer(digest, dtype="<u8").astype(f"u{bits // 8}")
+
+
+def _hash(values: Words, key: Any) -> Words:
+    kind = values.dtype.type
+    half = kind(values.dtype.itemsize * 4)
+    mask = np.iinfo(kind).max
+    values = values * kind(_GOLDEN & mask)
+    values ^= key
+    values ^= values >> half
+    values *= kind(_MIX_1 & mask)
+    values ^= values >> half
+    values *= kind(_MIX_2 & mask)
+    return values
+
+
+def _sorted_by_hash(n: int, key: Any) -> NDArray[np.int64]:
+    hashed = _hash(np.arange(n, dtype=np.uint64), key)
+    return np.argsort(hashed, kind="stable").astype(np.int64)
+
+
+def _feistel(values: Words, rows: int, columns: int, keys: Words) -> Words:
+    """Return a permutation of 0..rows*columns-1 applied to `values`: an unbalanced Feistel network over two digits."""
+    kind = values.dtype.type
+    left = values // kind(columns)
+    right = values - left * kind(columns)
+    for number, key in enumerate(keys):
+        if number % 2:
+            right = _added(right, _hash(left, key), kind(columns))
+        else:
+            left = _added(left, _hash(right, key), kind(rows))
+    left *= kind(columns)
+    left += right
+    return left
+
+
+def _added(digit: Words, hashed: Words, base: Any) -> Words:
+    half = hashed.dtype.type(hashed.dtype.itemsize * 4)
+    hashed >>= half
+    hashed *= base
+    hashed >>= half  # the upper half of the hash scaled to 0..base-1 (D. Lemire, 2019: multiply and shift)
+    hashed += digit
+    return np.minimum(hashed, hashed - base)  # modulo base: the difference wraps to a huge number where it is negative

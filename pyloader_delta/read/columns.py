@@ -1,0 +1,155 @@
+"""Whatever a reader returned becomes Arrow record batches. Types are kept exactly, or it is an error."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pyloader_delta.errors import ContractError
+from pyloader_delta.read.base import samples
+
+KIND = b"pyloader_delta"
+"""Key of a field's metadata: how its Arrow values stand for Python or NumPy ones (see `column_kind`)."""
+
+_ARROW = {int: pa.int64(), float: pa.float64(), str: pa.string(), bytes: pa.binary(), bool: pa.bool_()}
+_OFFSET_LIMIT = 2**31 - 1
+
+
+def to_batches(value: Any, *, exact: bool, place: str) -> list[pa.RecordBatch]:
+    """Return the rows of `value`, in order.
+
+    Args:
+        value: What `read_file` or `read_chunk` returned; see `DataReader.read_file`.
+        exact: Keep Python values as they are ("python" input): a column whose values are not all of one type of
+            int (within int64), float, str, bytes, bool, or None, travels pickled value by value. Otherwise columns of
+            lists take Arrow's types.
+        place: Names the call in errors.
+
+    Raises:
+        ContractError: `value` is none of the allowed kinds, or columns differ in length.
+    """
+    if isinstance(value, pa.RecordBatch):
+        return [value]
+    if isinstance(value, pa.Table):
+        return _table_batches(value)
+    if type(value).__module__.startswith("pandas") and hasattr(value, "columns"):
+        return _table_batches(pa.Table.from_pandas(value, preserve_index=False))
+    if type(value).__module__.startswith("polars") and hasattr(value, "to_arrow"):
+        return _table_batches(value.to_arrow())
+    if isinstance(value, (Iterator, pa.RecordBatchReader)):
+        return [batch for part in _arrow_parts(value, place) for batch in to_batches(part, exact=exact, place=place)]
+    columns, n_rows = samples(value, place=place)
+    return _dict_batches(columns, n_rows, exact=exact, place=place)
+
+
+def column_kind(field: pa.Field) -> dict[str, Any] | None:
+    """Return how a field's values stand for others: {"kind": "pickle"}, {"kind": "numpy", "dtype", "shape"} or None."""
+    metadata = field.metadata
+    text = metadata.get(KIND) if metadata else None
+    return None if text is None else json.loads(text)
+
+
+def _arrow_parts(parts: Iterable[Any], place: str) -> Iterator[Any]:
+    for part in parts:
+        if not isinstance(part, (pa.RecordBatch, pa.Table)):
+            raise ContractError(f"{place}: an iterator must give Arrow record batches, got {type(part).__name__}")
+        yield part
+
+
+def _table_batches(table: pa.Table) -> list[pa.RecordBatch]:
+    if table.num_columns == 0:
+        return [_without_columns(table.num_rows)] if table.num_rows else []
+    if all(column.num_chunks == 1 for column in table.columns):
+        return table.to_batches()
+    try:
+        return table.combine_chunks().to_batches()
+    except pa.ArrowInvalid:  # a string column beyond 2 GiB stays in several batches
+        return table.to_batches()
+
+
+def _without_columns(n_rows: int) -> pa.RecordBatch:
+    """Return rows without columns; Arrow counts rows by columns, so one of no width stands for them."""
+    return pa.record_batch([pa.nulls(n_rows)], schema=pa.schema([pa.field("", pa.null(), metadata={KIND: b'{"kind":"rows"}'})]))
+
+
+def _dict_batches(columns: Mapping[str, Any], n_rows: int, *, exact: bool, place: str) -> list[pa.RecordBatch]:
+    if not columns:
+        return [_without_columns(n_rows)] if n_rows else []
+    fields, arrays = [], []
+    for name, values in columns.items():
+        field, array = _column(name, values, exact=exact, place=place)
+        fields.append(field)
+        arrays.append(array)
+    return [pa.record_batch(arrays, schema=pa.schema(fields))]
+
+
+def _column(name: str, values: Any, *, exact: bool, place: str) -> tuple[pa.Field, pa.Array]:
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    if isinstance(values, pa.Array):
+        return pa.field(name, values.type), values
+    if isinstance(values, np.ndarray) and values.dtype != object:
+        return _numpy_column(name, values, place)
+    values = list(values)
+    if exact:
+        array = _exact(values)
+        return (_pickled(name, values, place)) if array is None else (pa.field(name, array.type), array)
+    try:
+        array = pa.array(values)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise ContractError(f"{place}: column {name!r} has no single Arrow type: {error}") from error
+    if isinstance(array, pa.ChunkedArray):
+        array = array.cast(pa.large_string() if pa.types.is_string(array.type) else pa.large_binary()).combine_chunks()
+    return pa.field(name, array.type), array
+
+
+def _exact(values: list[Any]) -> pa.Array | None:
+    """Return `values` as an Arrow array that gives them back exactly, or None where there is none."""
+    kinds = set(map(type, values))
+    kinds.discard(type(None))
+    if len(kinds) > 1:
+        return None
+    if not kinds:
+        return pa.nulls(len(values))
+    arrow = _ARROW.get(kinds.pop())
+    if arrow is None:
+        return None
+    if arrow in (pa.string(), pa.binary()) and sum(len(v) for v in values if v is not None) * 4 > _OFFSET_LIMIT:
+        arrow = pa.large_string() if arrow == pa.string() else pa.large_binary()
+    try:
+        return pa.array(values, type=arrow)
+    except (OverflowError, UnicodeEncodeError, pa.ArrowException):  # beyond int64; lone surrogates
+        return None
+
+
+def _pickled(name: str, values: list[Any], place: str) -> tuple[pa.Field, pa.Array]:
+    try:
+        texts = [pickle.dumps(value, protocol=5) for value in values]
+    except Exception as error:
+        error.add_note(f"{place}: column {name!r} holds values that cannot be pickled")
+        raise
+    kind = pa.large_binary() if sum(map(len, texts)) > _OFFSET_LIMIT else pa.binary()
+    return pa.field(name, kind, metadata={KIND: b'{"kind":"pickle"}'}), pa.array(texts, type=kind)
+
+
+def _numpy_column(name: str, values: np.ndarray[Any, Any], place: str) -> tuple[pa.Field, pa.Array]:
+    """Return an array whose first axis is rows: a plain Arrow column for numbers, else a fixed number of bytes a row."""
+    if values.ndim == 0:
+        raise ContractError(f"{place}: column {name!r} is an array without rows (shape ())")
+    kind = {"kind": "numpy", "dtype": values.dtype.str, "shape": values.shape[1:]}
+    if values.dtype.names is not None or values.dtype.hasobject:
+        raise ContractError(f"{place}: column {name!r} has a structured dtype; return one column a field")
+    metadata = {KIND: json.dumps(kind).encode()}
+    native = values.dtype.newbyteorder("=")
+    if values.ndim == 1 and values.dtype.kind in "iuf" and values.dtype.itemsize in (1, 2, 4, 8):
+        array = pa.array(np.ascontiguousarray(values, dtype=native))
+        return pa.field(name, array.type, metadata={KIND: json.dumps({**kind, "dtype": native.str}).encode()}), array
+    width = values.dtype.itemsize * int(np.prod(values.shape[1:], dtype=np.int64))
+    buffers = [None, pa.py_buffer(np.ascontiguousarray(values))]
+    array = pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), len(values), buffers)
+    return pa.field(name, array.type, metadata=metadata), array

@@ -1,0 +1,249 @@
+"""The scheduler against a model: whatever workers do, each row comes once, in one order, within bounds."""
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pyloader_delta.engine.scheduler import Scheduler
+from pyloader_delta.engine.tasks import Limits, ReadTask
+from pyloader_delta.errors import BudgetError, IncompleteEpochError, ReadError
+from pyloader_delta.plan.epoch import Order, plan_epoch, split
+from pyloader_delta.plan.permute import permuted
+from pyloader_delta.values import Chunk, WindowSize
+
+ROW_BYTES = 10
+
+
+@st.composite
+def plans(draw):
+    """Units of chunks, an order, and whether lengths are known."""
+    known = draw(st.booleans())
+    sizes = draw(st.lists(st.integers(0, 40), min_size=0, max_size=12))
+    units = []
+    for number, n in enumerate(sizes):
+        if known:
+            chunk = Chunk(f"f{number}", n * ROW_BYTES, range(n), row_group=0, row_group_rows=range(n))
+            units += split([chunk], draw(st.sampled_from([50, 10_000])))
+        else:
+            units.append([Chunk(f"f{number}", draw(st.integers(0, 400)))])
+    window = draw(st.sampled_from([WindowSize("bytes", 150), WindowSize("bytes", 1), WindowSize("chunk", 1)]))
+    order = Order(draw(st.booleans()), 3, draw(st.booleans()), 4, window)
+    return units, dict(enumerate(sizes)), order
+
+
+class World:
+    """Carries out tasks as a worker would, in memory, and counts what it does."""
+
+    def __init__(self, rows_of_file, epochs):
+        self.rows_of_file, self.epochs = rows_of_file, epochs
+        self.blocks = {}
+        self.out = {}
+
+    def n_rows(self, chunk):
+        return len(chunk.rows) if chunk.rows is not None else self.rows_of_file[int(chunk.path[1:])]
+
+    def read(self, task):
+        blocks = []
+        for chunk in task.chunks:
+            start = chunk.rows.start if chunk.rows is not None else 0
+            blocks += [(task.epoch, chunk.path, start + i) for i in range(self.n_rows(chunk))]
+        self.blocks[task.number] = blocks
+        return [self.n_rows(chunk) for chunk in task.chunks]
+
+    def run(self, task):
+        rows = []
+        for segment in task.segments:
+            held = [row for number in segment.reads for row in self.blocks[number]]
+            assert len(held) == segment.n_rows
+            places = range(segment.n_rows) if segment.key is None else permuted(segment.n_rows, segment.key)
+            rows += [held[i] for i in places[segment.start : segment.stop]]
+        assert len(rows) == task.n_rows
+        self.out[task.number] = rows
+
+
+def expected(units, rows_of_file, order, n_epochs, batch_size, drop_last):
+    batches = []
+    for epoch in range(n_epochs):
+        plan = plan_epoch(units, order, epoch)
+        rows = []
+        for window in plan.windows:
+            held = []
+            for position in window:
+                chunk = plan.chunks[position]
+                n = len(chunk.rows) if chunk.rows is not None else rows_of_file[int(chunk.path[1:])]
+                start = chunk.rows.start if chunk.rows is not None else 0
+                held += [(epoch, chunk.path, start + i) for i in range(n)]
+            key = ("rows", order.row_seed, epoch, len(rows))
+            places = permuted(len(held), key) if order.shuffle_rows else np.arange(len(held))
+            rows += [held[i] for i in places]
+        cut = [rows[i : i + batch_size] for i in range(0, len(rows), batch_size)]
+        batches += [b for b in cut if len(b) == batch_size or not drop_last]
+    return batches
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    plans(), st.data(), st.integers(1, 9), st.booleans(), st.integers(1, 4), st.integers(1, 3),
+    st.integers(1, 6), st.sampled_from([600, 2000, 10**9]), st.integers(1, 3), st.integers(1, 2),
+)  # fmt: skip
+def test_every_row_comes_once_in_one_order_whatever_workers_do(
+    plan, data, batch_size, drop_last, n_workers, n_epochs, queue, store_bytes, pending, group
+):
+    units, rows_of_file, order = plan
+    known = all(chunk.rows is not None for unit in units for chunk in unit)
+    largest = max(
+        [400] + [sum(c.size_bytes for c in plan_epoch(units, order, 0).chunks) + batch_size * ROW_BYTES * group]
+    )
+    store_bytes = max(store_bytes, 2 * largest)
+    limits = Limits(n_workers, store_bytes, 4000, queue, pending, run_bytes=200, run_rows=16, read_bytes=300, read_chunks=3)
+    epochs = (plan_epoch(units, order, e) for e in range(n_epochs))
+    scheduler = Scheduler(epochs, limits, batch_size=batch_size, drop_last=drop_last, group=group)
+    world = World(rows_of_file, n_epochs)
+    working = {w: [] for w in range(n_workers)}
+    got, lasts, crashes, idle_steps = [], [], 0, 0
+    while not scheduler.done:
+        moved = False
+        for worker, tasks in working.items():
+            if not tasks and data.draw(st.booleans(), label="asks"):
+                task = scheduler.next_task(worker)
+                if task is not None:
+                    tasks.append(task)
+                    moved = True
+        assert not known or scheduler.store_bytes <= store_bytes
+        busy = [w for w, tasks in working.items() if tasks]
+        if busy:
+            worker = data.draw(st.sampled_from(busy), label="ends")
+            moved = True
+            if crashes < 5 and data.draw(st.integers(0, 9), label="crash") == 0:
+                crashes += 1
+                assert scheduler.lost(worker) == working[worker]
+                working[worker] = []
+            else:
+                task = working[worker].pop()
+                if isinstance(task, ReadTask):
+                    rows = world.read(task)
+                    scheduler.read_done(worker, task, rows, sum(rows) * ROW_BYTES)
+                else:
+                    world.run(task)
+                    scheduler.run_done(worker, task, task.n_rows * ROW_BYTES, 0.001)
+        for number in scheduler.freed:
+            del world.blocks[number]
+        scheduler.freed.clear()
+        if scheduler.delivered_runs in world.out and data.draw(st.booleans(), label="takes"):
+            task, _ = scheduler._undelivered[scheduler.delivered_runs]
+            rows = world.out.pop(scheduler.delivered_runs)
+            assert len(scheduler._undelivered) <= max(pending, 1)
+            scheduler.delivered(scheduler.delivered_runs)
+            for n in task.batch_rows:
+                got.append(rows[:n])
+                rows = rows[n:]
+            if task.last:
+                lasts.append((len(got), task.epoch_rows, task.dropped_rows))
+            moved = True
+        assert scheduler.failure is None
+        idle_steps = 0 if moved else idle_steps + 1
+        if idle_steps > 3:  # every worker asks: something must come, or something must be there to take
+            for worker, tasks in working.items():
+                task = scheduler.next_task(worker)
+                if task is not None:
+                    tasks.append(task)
+                    idle_steps = 0
+            assert idle_steps == 0 or scheduler.delivered_runs in world.out or scheduler.done, repr(scheduler)
+    assert got == expected(units, rows_of_file, order, n_epochs, batch_size, drop_last)
+    n_rows = sum(rows_of_file.values())
+    assert [(rows, dropped) for _, rows, dropped in lasts] == [
+        (n_rows, n_rows % batch_size if drop_last else 0)
+    ] * len(lasts)
+    assert len(lasts) == (n_epochs if got else 0)
+    for worker, tasks in working.items():
+        for task in tasks:
+            scheduler.read_done(worker, task, world.read(task), 0)
+    for number in scheduler.freed:
+        del world.blocks[number]
+    assert not world.blocks
+    assert scheduler.store_bytes == 0
+
+
+def drive(scheduler, world, fails=()):
+    """Carry out everything with one worker; return the numbers of the runs delivered before the end or a failure."""
+    delivered = []
+    while not scheduler.done:
+        task = scheduler.next_task(0)
+        if isinstance(task, ReadTask):
+            if task.chunks[0].path in fails:
+                scheduler.read_failed(0, task, ReadError(f"cannot read {task.chunks[0].path}"))
+            else:
+                rows = world.read(task)
+                scheduler.read_done(0, task, rows, sum(rows) * ROW_BYTES)
+        elif task is not None:
+            world.run(task)
+            scheduler.run_done(0, task, task.n_rows, 0.0)
+        elif scheduler.delivered_runs in world.out:
+            delivered += world.out.pop(scheduler.delivered_runs)
+            scheduler.delivered(scheduler.delivered_runs)
+        else:
+            return delivered, scheduler.failure
+    return delivered, scheduler.failure
+
+
+def make(units, *, store_bytes=10**6, batch_size=4, order=None, **options):
+    order = order or Order(False, 0, False, 0, WindowSize("bytes", 100))
+    limits = Limits(1, store_bytes, 10**6, 2, 2)
+    return Scheduler(iter([plan_epoch(units, order, 0)]), limits, batch_size=batch_size, **options)
+
+
+def test_batches_before_an_unreadable_chunk_are_delivered_before_its_error():
+    for lengths_known in (True, False):
+        rows = range(10) if lengths_known else None
+        units = [[Chunk(f"f{i}", 100, rows)] for i in range(4)]
+        scheduler = make(units)
+        delivered, failure = drive(scheduler, World(dict.fromkeys(range(4), 10), 1), fails={"f2"})
+        assert [row[1:] for row in delivered] == [(f"f{i}", r) for i in (0, 1) for r in range(10)]
+        assert failure is not None
+        assert str(failure[1]) == "cannot read f2"
+
+
+def test_a_chunk_of_another_length_than_planned_is_an_incomplete_epoch():
+    units = [[Chunk("f0", 100, range(10))], [Chunk("f1", 100, range(10))]]
+    world = World({}, 1)
+    world.n_rows = lambda chunk: 7 if chunk.path == "f1" else 10
+    _, failure = drive(make(units), world)
+    assert failure is not None
+    assert isinstance(failure[1], IncompleteEpochError)
+    assert "f1" in str(failure[1])
+    assert "10 rows" in str(failure[1])
+    assert "gave 7" in str(failure[1])
+
+
+def test_windows_that_cannot_be_held_together_are_a_budget_error():
+    units = [[Chunk(f"f{i}", 100, range(10))] for i in range(4)]
+    _, failure = drive(make(units, store_bytes=150, batch_size=15), World({}, 1))
+    assert failure is not None
+    assert isinstance(failure[1], BudgetError)
+    assert "memory_budget" in str(failure[1])
+
+
+def test_the_chunks_of_one_row_group_stay_with_one_worker():
+    chunk = Chunk("f", 1000, range(100), row_group=0, row_group_rows=range(100))
+    units = split([chunk], 100)
+    plan = plan_epoch(units, Order(False, 0, False, 0, WindowSize("bytes", 800)), 0)
+    scheduler = Scheduler(iter([plan]), Limits(2, 10**6, 10**6, 50, 2), batch_size=4)
+    first = scheduler.next_task(0)
+    assert scheduler.next_task(1) is None
+    scheduler.read_done(0, first, [10], 100)
+    assert isinstance(scheduler.next_task(0), ReadTask | type(scheduler.next_task(1)))
+
+
+def test_the_queue_bounds_the_chunks_read_while_nothing_is_taken():
+    units = [[Chunk(f"f{i}", 1, range(4))] for i in range(50)]
+    order = Order(False, 0, False, 0, WindowSize("bytes", 1))
+    scheduler = Scheduler(iter([plan_epoch(units, order, 0)]), Limits(1, 10**6, 10**6, 3, 2), batch_size=4)
+    world, reads = World({}, 1), 0
+    while (task := scheduler.next_task(0)) is not None:
+        if isinstance(task, ReadTask):
+            reads += len(task.chunks)
+            scheduler.read_done(0, task, world.read(task), 1)
+        else:
+            world.run(task)
+            scheduler.run_done(0, task, 1, 0.0)
+    assert reads == 1 + 1 + 3
