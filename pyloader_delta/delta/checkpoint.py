@@ -1,0 +1,114 @@
+"""A checkpoint's Parquet files become the adds, the protocol and the metadata in them; only needed leaves are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pyloader_delta.delta.commit import num_records
+from pyloader_delta.errors import TableError
+
+_ALWAYS = ("add.path", "add.size", "add.modificationTime", "add.partitionValues", "protocol", "metaData")
+_DELETION_VECTOR = tuple(f"add.deletionVector.{name}" for name in ("storageType", "pathOrInlineDv", "offset"))
+_N_ROWS = "add.stats_parsed.numRecords"
+
+
+class UnreadableCheckpointError(TableError):
+    """A checkpoint is corrupt; an older one, or the commits alone, may still give the version."""
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """What a checkpoint says; the lists are equally long, one entry an add."""
+
+    paths: list[str] = field(default_factory=list)
+    sizes: list[int | None] = field(default_factory=list)
+    times: list[int | None] = field(default_factory=list)
+    partition_values: list[list[tuple[str, str | None]]] = field(default_factory=list)
+    n_rows: list[int | None] = field(default_factory=list)
+    deletion_vectors: list[dict[str, Any] | None] = field(default_factory=list)
+    protocol: dict[str, Any] | None = None
+    metadata: dict[str, Any] | None = None
+    sidecars: bool = False
+    """Whether files are listed in sidecars, as only reader feature 'v2Checkpoint' allows."""
+
+
+def read_checkpoint(paths: list[str]) -> Checkpoint:
+    """Return the content of a checkpoint.
+
+    Args:
+        paths: Absolute paths of its parts.
+
+    Raises:
+        UnreadableCheckpointError: A part is missing or corrupt.
+    """
+    checkpoint = Checkpoint()
+    for path in paths:
+        try:
+            with pq.ParquetFile(path, memory_map=True, pre_buffer=False) as file:
+                for table in _row_groups(file):
+                    _add(checkpoint, table)
+        except Exception as error:  # a corrupt file makes pyarrow raise nearly anything
+            raise UnreadableCheckpointError(f"checkpoint {path} cannot be read: {error}") from error
+    return checkpoint
+
+
+def _row_groups(file: pq.ParquetFile) -> Iterator[pa.Table]:
+    leaves = {file.schema.column(i).path for i in range(len(file.schema))}
+    # Statistics as text are often most of a checkpoint.
+    n_rows = _N_ROWS if _N_ROWS in leaves else "add.stats"
+    columns = [*_ALWAYS, n_rows, *_DELETION_VECTOR, "sidecar.path"]
+    for row_group in range(file.num_row_groups):
+        yield file.read_row_group(row_group, columns=columns, use_threads=False)
+
+
+def _add(checkpoint: Checkpoint, table: pa.Table) -> None:
+    for row in _rows(table, "protocol"):
+        if row.get("minReaderVersion") is not None:
+            checkpoint.protocol = row
+    for row in _rows(table, "metaData"):
+        if row.get("schemaString") is not None:
+            checkpoint.metadata = row | {"configuration": dict(row.get("configuration") or ())}
+    checkpoint.sidecars |= any(row.get("path") is not None for row in _rows(table, "sidecar"))
+    adds = _child(table, "add")
+    if adds is None or (paths := _child(adds, "path")) is None:
+        return
+    live = pc.is_valid(paths)
+    n_adds = pc.sum(live).as_py() or 0
+    if not n_adds:
+        return
+
+    def values(*names: str) -> list[Any]:
+        column = adds
+        for name in names:
+            column = None if column is None else _child(column, name)
+        return [None] * n_adds if column is None else column.filter(live).to_pylist()
+
+    checkpoint.paths += values("path")
+    checkpoint.sizes += values("size")
+    checkpoint.times += values("modificationTime")
+    checkpoint.partition_values += [value or [] for value in values("partitionValues")]
+    if _child(adds, "stats_parsed") is not None:
+        checkpoint.n_rows += values("stats_parsed", "numRecords")
+    else:
+        checkpoint.n_rows += [num_records(stats) for stats in values("stats")]
+    checkpoint.deletion_vectors += values("deletionVector")
+
+
+def _rows(table: pa.Table, name: str) -> list[dict[str, Any]]:
+    column = _child(table, name)
+    return [] if column is None else column.drop_null().to_pylist()
+
+
+def _child(parent: pa.Table | pa.ChunkedArray, name: str) -> pa.ChunkedArray | None:
+    """Return a column of a table or a field of a struct; None if there is none."""
+    if isinstance(parent, pa.Table):
+        return parent.column(name) if name in parent.column_names else None
+    if not pa.types.is_struct(parent.type) or parent.type.get_field_index(name) < 0:
+        return None
+    return pc.struct_field(parent, name)

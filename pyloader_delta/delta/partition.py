@@ -1,0 +1,83 @@
+"""Partition values: the log's texts become typed constants."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import re
+
+import pyarrow as pa
+
+from pyloader_delta.errors import TableError
+
+_EPOCH = datetime.datetime(1970, 1, 1)
+_DATE = re.compile(r"(\d{4}-\d\d-\d\d)(?:[ T]00:00:00(?:\.0+)?)?")
+_TIMESTAMP = re.compile(
+    r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?)?\s*(Z|UTC|[+-]\d\d:?\d\d)?", re.IGNORECASE
+)
+_BOOLEANS = {"true": True, "false": False}
+_DECIMALS = decimal.Context(prec=80, traps=[decimal.InvalidOperation])
+
+
+def partition_scalar(text: str | None, field: pa.Field) -> pa.Scalar:
+    """Return the value of a partition column for all rows of a file.
+
+    The empty text is NULL, but in a string column that is not nullable. Timestamps without a zone are UTC, as all
+    readers but Spark have them; binary values are the text's UTF-8 bytes.
+
+    Args:
+        text: The value as the log spells it; None is NULL. It is no part of a path: nothing is unquoted.
+        field: The partition column.
+
+    Raises:
+        TableError: The text is no value of the column's type.
+    """
+    kind = field.type
+    if text is None or (text == "" and (field.nullable or not pa.types.is_string(kind))):
+        return pa.scalar(None, kind)
+    try:
+        return _scalar(text, kind)
+    except (ValueError, ArithmeticError, pa.ArrowException) as error:
+        raise TableError(
+            f"partition column {field.name!r} has the value {text!r} in the log, which is no {kind}: the log is broken"
+        ) from error
+
+
+def _scalar(text: str, kind: pa.DataType) -> pa.Scalar:
+    if pa.types.is_string(kind):
+        return pa.scalar(text, kind)
+    if pa.types.is_binary(kind):
+        return pa.scalar(text.encode(), kind)
+    if pa.types.is_boolean(kind):
+        return pa.scalar(_BOOLEANS.get(text.lower(), text), kind)
+    if pa.types.is_integer(kind):
+        return pa.scalar(int(text), kind)
+    if pa.types.is_floating(kind):
+        return pa.scalar(float(text), kind)
+    if pa.types.is_decimal(kind):
+        value = _DECIMALS.create_decimal(text)
+        exact = _DECIMALS.quantize(value, decimal.Decimal(1).scaleb(-kind.scale))
+        if exact != value:
+            raise ValueError(f"more than {kind.scale} decimals")
+        return pa.scalar(exact, kind)
+    if pa.types.is_date(kind):
+        if not (found := _DATE.fullmatch(text)):
+            raise ValueError("no date")
+        return pa.scalar(datetime.date.fromisoformat(found[1]), kind)
+    if pa.types.is_timestamp(kind):
+        return pa.scalar(_microseconds(text), pa.int64()).cast(kind)
+    raise ValueError(f"no type of a partition column: {kind}")
+
+
+def _microseconds(text: str) -> int:
+    """Return microseconds since 1970 UTC."""
+    if not (found := _TIMESTAMP.fullmatch(text)):
+        raise ValueError("no timestamp")
+    date, hour, minute, second, fraction, zone = found.groups()
+    time = datetime.time(int(hour or 0), int(minute or 0), int(second or 0), int(f"{fraction or ''}000000"[:6]))
+    moment = datetime.datetime.combine(datetime.date.fromisoformat(date), time) - _EPOCH
+    if zone and zone[0] in "+-":
+        digits = zone[1:].replace(":", "")
+        offset = datetime.timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
+        moment -= offset if zone[0] == "+" else -offset
+    return moment // datetime.timedelta(microseconds=1)

@@ -1,0 +1,135 @@
+"""What rows take in memory once decoded, from a footer and a sample of the texts. The same on every machine.
+
+Fixed widths are rows × width, or values × width below a list. Texts and bytes are the larger of the footer's size and
+values × the mean length in a sample: the footer's size alone is wrong by 100× for dictionary-encoded columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as kinds
+
+from pyloader_delta.delta.conform import find
+from pyloader_delta.delta.cursor import Cursor
+from pyloader_delta.delta.parquet import DataParquet, n_leaves
+
+_OFFSET_BITS = 32
+_SAMPLE_ROWS = 1024
+
+Lengths = dict[str, tuple[int, int]]
+"""Place of a variable-width leaf → (bytes, values) in the sample."""
+
+
+class Leaf(NamedTuple):
+    """Something of a column that takes memory for each of its values."""
+
+    place: str
+    """Where it is, such as `orders.element.name`."""
+    column: int | None
+    """Number of the leaf column in the footer; None where the file lacks it and nulls stand in."""
+    bits: int
+    """For each value; offsets alone for texts and bytes."""
+    variable: bool
+    """Whether texts or bytes come on top."""
+    repeated: bool
+    """Whether it has another number of values than of rows, being below a list."""
+
+
+def column_leaves(file: DataParquet, field: pa.Field) -> list[Leaf]:
+    """Return the leaves of a selected column that the log does not give."""
+    stored = file.stored.get(field.name)
+    if stored is None:
+        return list(_leaves(field.type, None, 0, field.name, False))
+    return list(_leaves(field.type, stored.type, file.first_leaf(field.name), field.name, False))
+
+
+def constant_bytes(value: pa.Scalar, n_rows: int) -> int:
+    """Return the size of a partition column."""
+    if _variable(value.type):
+        length = value.as_buffer().size if value.is_valid else 0
+        return int(n_rows * (length + _OFFSET_BITS // 8))
+    return n_rows * _bits(value.type) // 8
+
+
+def sample_lengths(file: DataParquet, row_group: int, schema: pa.Schema) -> Lengths:
+    """Return the lengths of texts and bytes in the first rows of a row group; closes the file."""
+    cursor = Cursor(file, row_group, _SAMPLE_ROWS)
+    try:
+        table = cursor.take(_SAMPLE_ROWS)
+    finally:
+        cursor.close()
+    lengths: Lengths = {}
+    for field in schema:
+        for chunk in table.column(field.name).chunks:
+            for place, leaf in _variable_arrays(chunk, field.name):
+                n_bytes, n_values = lengths.get(place, (0, 0))
+                lengths[place] = (n_bytes + (pc.sum(pc.binary_length(leaf)).as_py() or 0), n_values + len(leaf))
+    return lengths
+
+
+def text_bytes(place: str, n_values: int, footer_bytes: int, lengths: Mapping[str, tuple[int, int]]) -> int:
+    """Return the size of a variable-width leaf's texts or bytes, offsets apart."""
+    n_bytes, n_sampled = lengths.get(place, (0, 0))
+    return max(footer_bytes, n_values * n_bytes // n_sampled if n_sampled else 0)
+
+
+def has_variable(kind: pa.DataType) -> bool:
+    """Return whether a type holds texts or bytes at any depth."""
+    return _variable(kind) or any(has_variable(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _leaves(kind: pa.DataType, stored: pa.DataType | None, first: int, place: str, repeated: bool) -> Iterator[Leaf]:
+    if isinstance(stored, pa.BaseExtensionType):
+        stored = stored.storage_type
+    if stored is not None and kind.num_fields and not stored.num_fields:
+        stored = None  # a mismatch, which reading will report
+    column = None if stored is None else first
+    if kinds.is_struct(kind):
+        for field in kind:
+            i = None if stored is None else find(field.name, [stored.field(j).name for j in range(stored.num_fields)])
+            child = None if stored is None or i is None else stored.field(i).type
+            before = 0 if stored is None or i is None else sum(n_leaves(stored.field(j).type) for j in range(i))
+            yield from _leaves(field.type, child, first + before, f"{place}.{field.name}", repeated)
+    elif kinds.is_map(kind):
+        key = value = None
+        if stored is not None and kinds.is_map(stored):
+            key, value = stored.key_type, stored.item_type
+        yield Leaf(place, column, _OFFSET_BITS, False, repeated)
+        yield from _leaves(kind.key_type, key, first, f"{place}.key", True)
+        after = 0 if key is None else n_leaves(key)
+        yield from _leaves(kind.item_type, value, first + after, f"{place}.value", True)
+    elif kinds.is_list(kind):
+        yield Leaf(place, column, _OFFSET_BITS, False, repeated)
+        child = None if stored is None else stored.field(0).type
+        yield from _leaves(kind.value_type, child, first, f"{place}.element", True)
+    elif _variable(kind):
+        yield Leaf(place, column, _OFFSET_BITS, True, repeated)
+    else:
+        yield Leaf(place, column, _bits(kind), False, repeated)
+
+
+def _variable(kind: pa.DataType) -> bool:
+    return bool(kinds.is_string(kind) or kinds.is_binary(kind))
+
+
+def _bits(kind: pa.DataType) -> int:
+    return 0 if kinds.is_null(kind) else int(kind.bit_width)
+
+
+def _variable_arrays(array: pa.Array, place: str) -> Iterator[tuple[str, pa.Array]]:
+    kind = array.type
+    if _variable(kind):
+        yield place, array
+    elif kinds.is_struct(kind):
+        for field, child in zip(kind, array.flatten(), strict=True):
+            yield from _variable_arrays(child, f"{place}.{field.name}")
+    elif kinds.is_map(kind):
+        first, last = (array.offsets[0].as_py(), array.offsets[-1].as_py()) if len(array) else (0, 0)
+        yield from _variable_arrays(array.keys.slice(first, last - first), f"{place}.key")
+        yield from _variable_arrays(array.items.slice(first, last - first), f"{place}.value")
+    elif kinds.is_list(kind):
+        yield from _variable_arrays(array.flatten(), f"{place}.element")

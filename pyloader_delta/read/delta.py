@@ -1,0 +1,175 @@
+"""`DeltaDataReader`: a Delta table as chunks, at one version that is pinned when they are listed."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import pyarrow as pa
+
+from pyloader_delta.delta import load_snapshot
+from pyloader_delta.delta.files import OpenFiles
+from pyloader_delta.delta.footers import row_groups
+from pyloader_delta.delta.paths import table_path
+from pyloader_delta.errors import ConfigError, TableError
+from pyloader_delta.read.base import DataReader, T_co
+from pyloader_delta.values import Chunk, Snapshot
+
+
+class DeltaDataReader(DataReader[T_co]):
+    """Reads a Delta table, one row group or part of one at a time. No method must be written.
+
+    To change columns as they are read, override `read_chunk`, call `super().read_chunk(chunk)` and keep the number
+    of rows. Settings may also be class attributes of a subclass, which need not call `super().__init__()`.
+
+    Args:
+        batch_size: Rows in a batch, >= 1.
+        shuffle: Mix the rows of each shuffle window (see `DataLoader.shuffle_window`).
+        random_seed: Seed of that mixing; any int, 0 included.
+        columns: Names of the columns to read, in this order; None for all in the table's order.
+        version: Version of the table to read, >= 0; None for the latest when chunks are first listed.
+    """
+
+    columns: Sequence[str] | None = None
+    version: int | None = None
+
+    _pin: _Pin | None = None
+
+    def __init__(
+        self,
+        batch_size: int = 16,
+        shuffle: bool = False,
+        random_seed: int = 42,
+        *,
+        columns: Sequence[str] | None = None,
+        version: int | None = None,
+    ) -> None:
+        super().__init__(batch_size, shuffle=shuffle, random_seed=random_seed)
+        if columns is not None:  # else a subclass's own attribute holds
+            self.columns = columns
+        if version is not None:
+            self.version = version
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The table as it is read; None before `chunks`."""
+        return None if self._pin is None else self._pin.snapshot
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Names and types of the selected columns, as `read_chunk` gives them; known after `chunks`."""
+        return self._pinned().schema
+
+    def chunks(self, root: str) -> list[Chunk]:
+        """Return one chunk a row group, in (modification time, path) order of the files.
+
+        The first call pins the snapshot: called again for the same table, it gives the same rows, whatever was
+        committed since. Another reader sees the table as it then is.
+
+        Raises:
+            ConfigError: `columns` or `version` is wrong.
+            TableError: There is no such table or version, or it needs a feature that is not supported.
+            ReadError: A data file is missing or corrupt.
+        """
+        root, version = table_path(os.fspath(root)), _checked_version(self.version)
+        known = self._pin
+        if known is not None and known.request == (root, version):
+            snapshot = known.snapshot
+        else:
+            snapshot = load_snapshot(root, version)
+        schema = _selected(snapshot, self.columns)
+        chunks = row_groups(snapshot, schema)
+        self._release()
+        self._pin = _Pin((root, version), snapshot, schema)
+        return chunks
+
+    def read_chunk(self, chunk: Chunk) -> Any:
+        """Return the rows of a chunk as an Arrow table with exactly `schema`; all chunks, concatenated, are the table.
+
+        A chunk may be cut into parts, by `rows`: asked for in order, they are read through one open cursor.
+
+        Raises:
+            ConfigError: `chunks` was not called, or the chunk is not one of this snapshot.
+            ReadError: The file is missing, corrupt or changed; the text names file and version.
+        """
+        pin = self._pinned()
+        if chunk.version != pin.version:
+            raise ConfigError(
+                f"{chunk} is not of the pinned version {pin.version} of {pin.request[0]}; take chunks from chunks()"
+            )
+        return pin.files.read(chunk)
+
+    def read_file(self, path: str) -> NoReturn:
+        """Not used: a table's files mean nothing without its log."""
+        raise ConfigError(
+            f"{type(self).__name__} does not read single files such as {path!r}: a table's files without its log give "
+            "deleted and rewritten rows; use chunks(root) and read_chunk(chunk)"
+        )
+
+    def close(self) -> None:
+        """Close files and cursors; a later `read_chunk` opens them again."""
+        self._release()
+
+    def _release(self) -> None:
+        if self._pin is not None:
+            self._pin.files.close()
+
+    def _pinned(self) -> _Pin:
+        if self._pin is None:
+            raise ConfigError(f"call chunks(root) of {type(self).__name__} first: it pins the version of the table")
+        return self._pin
+
+
+class _Pin:
+    """The snapshot that a reader and its copies read. It travels without the list of files and open handles."""
+
+    def __init__(self, request: tuple[str, int | None], snapshot: Snapshot, schema: pa.Schema) -> None:
+        self.request = request
+        self.version = snapshot.version
+        self.schema = schema
+        self.files = OpenFiles(schema)
+        self._table_id = snapshot.table_id
+        self._snapshot: Snapshot | None = snapshot
+
+    @property
+    def snapshot(self) -> Snapshot:
+        if self._snapshot is None:  # a copy: chunks are all that it needs as a rule
+            snapshot = load_snapshot(self.request[0], self.version)
+            if snapshot.table_id != self._table_id:
+                raise TableError(f"{snapshot.uri} is now another table than when its chunks were listed")
+            self._snapshot = snapshot
+        return self._snapshot
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_snapshot": None}
+
+
+def _checked_version(version: object) -> int | None:
+    if version is None:
+        return None
+    if isinstance(version, bool) or not isinstance(version, int) or version < 0:
+        raise ConfigError(f"version must be an int >= 0 or None, got {version!r}")
+    return version
+
+
+def _selected(snapshot: Snapshot, columns: object) -> pa.Schema:
+    """Return the schema of the selected columns."""
+    schema = snapshot.schema
+    if columns is None:
+        return schema
+    if not isinstance(columns, list | tuple) or not columns or not all(isinstance(name, str) for name in columns):
+        raise ConfigError(f"columns must be a list of names or None, got {columns!r}")
+    for name in columns:
+        if name not in schema.names:
+            close = difflib.get_close_matches(name.lower(), [other.lower() for other in schema.names], n=1)
+            near = [other for other in schema.names if other.lower() in close]
+            hint = f"; did you mean {near[0]!r}?" if near else ";"
+            raise ConfigError(
+                f"columns names {name!r}, which version {snapshot.version} of {snapshot.uri} does not have{hint} "
+                f"It has {', '.join(map(repr, schema.names))}"
+            )
+        if columns.count(name) > 1:
+            raise ConfigError(f"columns names {name!r} twice")
+    return pa.schema([schema.field(name) for name in columns])
