@@ -1,4 +1,4 @@
-"""What a good engineer writes in thirty lines today: an IterableDataset over Parquet row groups, and torch's DataLoader.
+"""What a good engineer writes today: an IterableDataset over Parquet row groups, behind torch's DataLoader.
 
 Two workers share the row groups. Each reads its own until it has enough rows, mixes them if asked to, and cuts batches
 from them; what is left over is carried on, so that only a worker's last batch is short. Tensors are made in the worker,
