@@ -9,7 +9,7 @@ PACKAGE = Path(__file__).parents[1] / "pyloader_delta"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 NAMES = [str(path.relative_to(PACKAGE)) for path in MODULES]
 
-SHARED = {"values", "errors", "stats"}
+SHARED = {"values", "errors", "stats", "columns", "permute", "rng"}  # the ground: types, pure functions, no I/O
 STAGES = {"delta", "plan", "read", "encode", "collate", "engine"}
 UPPER = {"cli", "compat", "adapters", "testing"}
 MAY_IMPORT = dict.fromkeys(SHARED, SHARED) | {stage: SHARED | {stage} for stage in STAGES}
@@ -18,7 +18,7 @@ ROUTE = {1: "plan", 2: "read", 3: "encode", 4: "collate"}
 
 HOMES = {
     "deltalake": {"delta", "cli"},
-    "pyarrow": {"delta", "plan", "read", "encode", "collate", "engine", "values"},
+    "pyarrow": {"delta", "plan", "read", "encode", "collate", "engine", "values", "columns"},
     "torch": {"compat"},  # and any module named torch.py
     "tensorflow": {"compat"},
     "multiprocessing": {"engine"},

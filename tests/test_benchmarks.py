@@ -1,0 +1,64 @@
+"""The benchmarks run, and what they compare does the same work."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import limit, tables
+from benchmarks.memory import NO_CGROUP
+
+ROOT = Path(__file__).parents[1]
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", *arguments], cwd=ROOT, capture_output=True, text=True)
+
+
+@pytest.fixture
+def table(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "DATA", tmp_path)
+    monkeypatch.setattr(tables, "ROWS_PER_GROUP", 1000)
+    monkeypatch.setattr(tables, "GROUPS_PER_FILE", 3)
+    return tables.tabular(10_500)
+
+
+@pytest.mark.parametrize("shuffle_rows", [0, 4000])
+def test_the_rival_gives_each_row_once_in_each_epoch(table, shuffle_rows):
+    from benchmarks import rival_torch
+
+    loader = rival_torch.loader(tables.paths(table), 256, shuffle_rows, num_workers=0)
+    epochs = [[batch["id"].numpy() for batch in loader] for _ in range(2)]
+    for batches in epochs:
+        assert {len(ids) for ids in batches[:-1]} == {256}
+        np.testing.assert_array_equal(np.sort(np.concatenate(batches)), np.arange(10_500))
+    same_order = all(np.array_equal(a, b) for a, b in zip(*epochs, strict=True))
+    assert same_order == (shuffle_rows == 0)
+
+
+def test_the_limit_decodes_each_row(table):
+    assert sum(limit.decoded(tables.paths(table))) == 10_500
+
+
+@pytest.mark.slow
+def test_the_throughput_benchmark_prints_every_figure():
+    done = run("benchmarks.throughput", "--rows", "62500", "--rival-rows", "62500", "--rounds", "1")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    for figures in document["medians"].values():
+        assert figures.keys() == document["meaning"].keys()
+        assert all(value > 0 for value in figures.values())
+
+
+@pytest.mark.slow
+def test_twice_the_memory_there_is_streams_through_with_every_row():
+    done = run("benchmarks.memory", "--rows", "6500000")  # 600 MiB decoded, in 300 MiB
+    if done.returncode == NO_CGROUP:
+        pytest.skip(done.stderr)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for workers in json.loads(done.stdout)["runs"].values():
+        assert workers["complete"]
+        assert workers["oom_kills"] == 0
