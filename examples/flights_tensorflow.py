@@ -58,6 +58,7 @@ class FlightDataset(Dataset):
     """Turns words into indices and times into numbers, a whole Arrow batch at a time."""
 
     input_format = "arrow"
+    rowwise = True  # each row by itself, so several batches may be encoded at once
 
     def __init__(self, vocabulary: dict[str, pa.Array]) -> None:
         self.vocabulary = vocabulary

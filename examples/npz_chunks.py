@@ -41,6 +41,7 @@ class ToneDataset(Dataset):
     """Turns a recording into the strength of each frequency."""
 
     input_format = "numpy"
+    rowwise = True  # each row by itself, so several batches may be encoded at once
 
     def batch_encode(self, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         strength = np.abs(np.fft.rfft(batch["tone"], axis=1))[:, :48]

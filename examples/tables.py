@@ -171,7 +171,7 @@ def _write_digits(path: str) -> None:
     write(test, mode="overwrite", predicate="split = 'test'")  # ... and put right
     DeltaTable(path).create_checkpoint()
     DeltaTable(path).delete("label = -1")  # ... which go again
-    DeltaTable(path).optimize.compact([("split", "=", "train")], target_size=20_000, writer_properties=properties)
+    DeltaTable(path).optimize.compact([("split", "=", "train")], target_size=15_000, writer_properties=properties)
 
 
 def main() -> None:
