@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,23 +50,16 @@ def read_checkpoint(paths: list[str]) -> Checkpoint:
     for path in paths:
         try:
             with pq.ParquetFile(path, memory_map=True, pre_buffer=False) as file:
-                for table in _row_groups(file):
-                    _add(checkpoint, table)
+                for row_group in range(file.num_row_groups):
+                    _add(checkpoint, file, row_group)
         except Exception as error:  # a corrupt file makes pyarrow raise nearly anything
             raise UnreadableCheckpointError(f"checkpoint {path} cannot be read: {error}") from error
     return checkpoint
 
 
-def _row_groups(file: pq.ParquetFile) -> Iterator[pa.Table]:
-    leaves = {file.schema.column(i).path for i in range(len(file.schema))}
-    # Statistics as text are often most of a checkpoint.
-    n_rows = _N_ROWS if _N_ROWS in leaves else "add.stats"
-    columns = [*_ALWAYS, n_rows, *_DELETION_VECTOR, "sidecar.path"]
-    for row_group in range(file.num_row_groups):
-        yield file.read_row_group(row_group, columns=columns, use_threads=False)
-
-
-def _add(checkpoint: Checkpoint, table: pa.Table) -> None:
+def _add(checkpoint: Checkpoint, file: pq.ParquetFile, row_group: int) -> None:
+    columns = [*_ALWAYS, *_DELETION_VECTOR, _N_ROWS, "sidecar.path"]
+    table = file.read_row_group(row_group, columns=columns, use_threads=False)
     for row in _rows(table, "protocol"):
         if row.get("minReaderVersion") is not None:
             checkpoint.protocol = row
@@ -93,11 +85,13 @@ def _add(checkpoint: Checkpoint, table: pa.Table) -> None:
     checkpoint.sizes += values("size")
     checkpoint.times += values("modificationTime")
     checkpoint.partition_values += [value or [] for value in values("partitionValues")]
-    if _child(adds, "stats_parsed") is not None:
-        checkpoint.n_rows += values("stats_parsed", "numRecords")
-    else:
-        checkpoint.n_rows += [num_records(stats) for stats in values("stats")]
     checkpoint.deletion_vectors += values("deletionVector")
+    n_rows = values("stats_parsed", "numRecords")
+    if None in n_rows:  # statistics as text are often most of a checkpoint, so they are read only if needed
+        text = file.read_row_group(row_group, columns=["add.stats"], use_threads=False)
+        adds = _child(text, "add")
+        n_rows = [num_records(stats) if n is None else n for n, stats in zip(n_rows, values("stats"), strict=True)]
+    checkpoint.n_rows += n_rows
 
 
 def _rows(table: pa.Table, name: str) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ _DATE = re.compile(r"(\d{4}-\d\d-\d\d)(?:[ T]00:00:00(?:\.0+)?)?")
 _TIMESTAMP = re.compile(
     r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?)?\s*(Z|UTC|[+-]\d\d:?\d\d)?", re.IGNORECASE
 )
+_ESCAPED_BYTES = re.compile(r"(?:\\u00[0-9A-Fa-f]{2})+")
 _BOOLEANS = {"true": True, "false": False}
 _DECIMALS = decimal.Context(prec=80, traps=[decimal.InvalidOperation])
 
@@ -23,7 +24,8 @@ def partition_scalar(text: str | None, field: pa.Field) -> pa.Scalar:
     """Return the value of a partition column for all rows of a file.
 
     The empty text is NULL, but in a string column that is not nullable. Timestamps without a zone are UTC, as all
-    readers but Spark have them; binary values are the text's UTF-8 bytes.
+    readers but Spark have them. Binary values are the text's UTF-8 bytes, as Spark writes them, or a run of escapes
+    such as `\\u0001\\u00ff`, one a byte, as delta-rs does.
 
     Args:
         text: The value as the log spells it; None is NULL. It is no part of a path: nothing is unquoted.
@@ -47,7 +49,8 @@ def _scalar(text: str, kind: pa.DataType) -> pa.Scalar:
     if pa.types.is_string(kind):
         return pa.scalar(text, kind)
     if pa.types.is_binary(kind):
-        return pa.scalar(text.encode(), kind)
+        escaped = _ESCAPED_BYTES.fullmatch(text)
+        return pa.scalar(bytes.fromhex(text.replace("\\u00", "")) if escaped else text.encode(), kind)
     if pa.types.is_boolean(kind):
         return pa.scalar(_BOOLEANS.get(text.lower(), text), kind)
     if pa.types.is_integer(kind):

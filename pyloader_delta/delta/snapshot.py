@@ -72,10 +72,8 @@ def _data_file(table: str, add: Add, partition_columns: Mapping[str, str]) -> Da
 
 
 def _value(table: str, add: Add, name: str) -> str | None:
-    values = add.partition_values
-    if name in values:
-        return values[name]
-    for spelled, value in values.items():
-        if spelled.lower() == name.lower():
-            return value
-    raise TableError(f"{table} states no value of partition column {name!r} for {add.path}: its log is broken")
+    found = [value for spelled, value in add.partition_values.items() if spelled.lower() == name.lower()]
+    if len(found) == 1 and (found[0] is None or isinstance(found[0], str)):
+        return found[0]
+    stated = f"states {found[0]!r} as the" if found else "states no"
+    raise TableError(f"{table} {stated} value of partition column {name!r} for {add.path}: its log is broken")
