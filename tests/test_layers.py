@@ -9,8 +9,17 @@ PACKAGE = Path(__file__).parents[1] / "pyloader_delta"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 NAMES = [str(path.relative_to(PACKAGE)) for path in MODULES]
 
-SHARED = {"values", "errors", "stats", "columns", "permute", "rng"}  # the ground: types, pure functions, no I/O
+SHARED = {
+    "values",
+    "errors",
+    "stats",
+    "columns",
+    "permute",
+    "rng",
+    "memory",
+}  # the ground: types, pure functions, no I/O
 STAGES = {"delta", "plan", "read", "encode", "collate", "engine"}
+WIRING = {"loader", "options", "stages"}  # what alone knows several stages
 UPPER = {"cli", "compat", "adapters", "testing"}
 MAY_IMPORT = dict.fromkeys(SHARED, SHARED) | {stage: SHARED | {stage} for stage in STAGES}
 MAY_IMPORT["read"] = MAY_IMPORT["read"] | {"delta"}  # the Delta reader is a reader
@@ -18,7 +27,7 @@ ROUTE = {1: "plan", 2: "read", 3: "encode", 4: "collate"}
 
 HOMES = {
     "deltalake": {"delta", "cli"},
-    "pyarrow": {"delta", "plan", "read", "encode", "collate", "engine", "values", "columns"},
+    "pyarrow": {"delta", "plan", "read", "encode", "collate", "engine", "values", "columns", "stages"},
     "torch": {"compat"},  # and any module named torch.py
     "tensorflow": {"compat"},
     "multiprocessing": {"engine"},
@@ -62,7 +71,7 @@ def parts_imported(path: Path, *, lazily: bool = True) -> set[str]:
 def test_stages_meet_only_in_values_and_in_the_loader(path):
     if part(path) in MAY_IMPORT:
         assert parts_imported(path) <= MAY_IMPORT[part(path)]
-    elif part(path) == "loader":  # its views (to_torch, …) reach up to the adapters when they are called
+    elif part(path) in WIRING:  # a loader's views (to_torch, …) reach up to the adapters when they are called
         assert not parts_imported(path, lazily=False) & UPPER
 
 
