@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from numpy.typing import NDArray
-
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
@@ -92,8 +90,9 @@ class Columns:
 
     schema: pa.Schema
     """Names, types and, in the fields' metadata, how Arrow values stand for Python or NumPy ones."""
-    arrays: list[NDArray[Any] | pa.Array]
-    """One a field: a private, writable NumPy array for numbers without nulls, an Arrow array for all else."""
+    arrays: list[Any]
+    """One a field: a private, writable NumPy array for numbers without nulls and for rows of arrays; a list of Python
+    values where files disagree on a column's type; an Arrow array for all else."""
     n_rows: int
     """Number of rows, >= 0."""
 

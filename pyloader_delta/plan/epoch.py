@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from pyloader_delta.plan.permute import permuted
+from pyloader_delta.permute import permuted
 from pyloader_delta.values import Chunk, WindowSize
 
 PART_OF_WINDOW = 8

@@ -130,7 +130,8 @@ class DataReader(Generic[T_co]):
         n_rows = self.count_samples(path)
         if n_rows is not None and (isinstance(n_rows, bool) or not isinstance(n_rows, int) or n_rows < 0):
             raise ContractError(
-                f"{type(self).__name__}.count_samples({path!r}) must return a number of rows >= 0 or None, got {n_rows!r}"
+                f"{type(self).__name__}.count_samples({path!r}) must return a number of rows >= 0 or None, "
+                f"got {n_rows!r}"
             )
         return Chunk(path, os.stat(path).st_size, rows=None if n_rows is None else range(n_rows))
 

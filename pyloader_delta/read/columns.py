@@ -10,11 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from pyloader_delta.columns import KIND
 from pyloader_delta.errors import ContractError
 from pyloader_delta.read.base import samples
-
-KIND = b"pyloader_delta"
-"""Key of a field's metadata: how its Arrow values stand for Python or NumPy ones (see `column_kind`)."""
 
 _ARROW = {int: pa.int64(), float: pa.float64(), str: pa.string(), bytes: pa.binary(), bool: pa.bool_()}
 _OFFSET_LIMIT = 2**31 - 1
@@ -34,7 +32,7 @@ def to_batches(value: Any, *, exact: bool, place: str) -> list[pa.RecordBatch]:
         ContractError: `value` is none of the allowed kinds, or columns differ in length.
     """
     if isinstance(value, pa.RecordBatch):
-        return [value]
+        return [_trusted(value)]
     if isinstance(value, pa.Table):
         return _table_batches(value)
     if type(value).__module__.startswith("pandas") and hasattr(value, "columns"):
@@ -47,13 +45,6 @@ def to_batches(value: Any, *, exact: bool, place: str) -> list[pa.RecordBatch]:
     return _dict_batches(columns, n_rows, exact=exact, place=place)
 
 
-def column_kind(field: pa.Field) -> dict[str, Any] | None:
-    """Return how a field's values stand for others: {"kind": "pickle"}, {"kind": "numpy", "dtype", "shape"} or None."""
-    metadata = field.metadata
-    text = metadata.get(KIND) if metadata else None
-    return None if text is None else json.loads(text)
-
-
 def _arrow_parts(parts: Iterable[Any], place: str) -> Iterator[Any]:
     for part in parts:
         if not isinstance(part, (pa.RecordBatch, pa.Table)):
@@ -61,7 +52,16 @@ def _arrow_parts(parts: Iterable[Any], place: str) -> Iterator[Any]:
         yield part
 
 
+def _trusted(table: Any) -> Any:
+    """Return an Arrow table without metadata of ours: a file that carried it could have its values unpickled."""
+    if not any(field.metadata and KIND in field.metadata for field in table.schema):
+        return table
+    fields = [field.remove_metadata() for field in table.schema]
+    return type(table).from_arrays(table.columns, schema=pa.schema(fields))
+
+
 def _table_batches(table: pa.Table) -> list[pa.RecordBatch]:
+    table = _trusted(table)
     if table.num_columns == 0:
         return [_without_columns(table.num_rows)] if table.num_rows else []
     if all(column.num_chunks == 1 for column in table.columns):
@@ -74,7 +74,8 @@ def _table_batches(table: pa.Table) -> list[pa.RecordBatch]:
 
 def _without_columns(n_rows: int) -> pa.RecordBatch:
     """Return rows without columns; Arrow counts rows by columns, so one of no width stands for them."""
-    return pa.record_batch([pa.nulls(n_rows)], schema=pa.schema([pa.field("", pa.null(), metadata={KIND: b'{"kind":"rows"}'})]))
+    field = pa.field("", pa.null(), metadata={KIND: b'{"kind":"rows"}'})
+    return pa.record_batch([pa.nulls(n_rows)], schema=pa.schema([field]))
 
 
 def _dict_batches(columns: Mapping[str, Any], n_rows: int, *, exact: bool, place: str) -> list[pa.RecordBatch]:
@@ -138,7 +139,7 @@ def _pickled(name: str, values: list[Any], place: str) -> tuple[pa.Field, pa.Arr
 
 
 def _numpy_column(name: str, values: np.ndarray[Any, Any], place: str) -> tuple[pa.Field, pa.Array]:
-    """Return an array whose first axis is rows: a plain Arrow column for numbers, else a fixed number of bytes a row."""
+    """Return an array whose first axis is rows: numbers as an Arrow column, all else as a fixed number of bytes a row."""
     if values.ndim == 0:
         raise ContractError(f"{place}: column {name!r} is an array without rows (shape ())")
     kind = {"kind": "numpy", "dtype": values.dtype.str, "shape": values.shape[1:]}

@@ -8,7 +8,7 @@ from pyloader_delta.engine.scheduler import Scheduler
 from pyloader_delta.engine.tasks import Limits, ReadTask
 from pyloader_delta.errors import BudgetError, IncompleteEpochError, ReadError
 from pyloader_delta.plan.epoch import Order, plan_epoch, split
-from pyloader_delta.plan.permute import permuted
+from pyloader_delta.permute import permuted
 from pyloader_delta.values import Chunk, WindowSize
 
 ROW_BYTES = 10

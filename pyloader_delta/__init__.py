@@ -1,0 +1,80 @@
+"""Stream Delta Lake tables that are larger than memory into PyTorch, TensorFlow 2 or NumPy, each row exactly once.
+
+The route of the data: 1 plan (`plan`, from a `delta` snapshot or a folder's files) → 2 read (`read`, your DataReader) →
+3 encode (`encode`, your Dataset) → 4 collate (`collate`, your DataCollator) → 5 your training loop. `engine` carries it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from typing import TYPE_CHECKING, Any
+
+from pyloader_delta.collate.base import DataCollator
+from pyloader_delta.collate.numpy import NumpyDataCollator
+from pyloader_delta.encode.base import Dataset
+from pyloader_delta.encode.text import TextDataset
+from pyloader_delta.errors import (
+    BudgetError,
+    ConfigError,
+    ContractError,
+    IncompleteEpochError,
+    LoaderError,
+    LoaderTimeout,
+    ReadError,
+    StageError,
+    TableError,
+    ValueTypeError,
+    WorkerDied,
+)
+from pyloader_delta.loader import DataLoader
+from pyloader_delta.read.base import DataReader
+from pyloader_delta.read.delta import DeltaDataReader
+from pyloader_delta.read.jsonl import JsonLineDataReader
+from pyloader_delta.values import Chunk, DataFile, Snapshot
+
+if TYPE_CHECKING:
+    from pyloader_delta.collate.tensorflow import TFDataCollator
+    from pyloader_delta.collate.torch import TorchDataCollator
+
+__version__ = "0.1.0"
+__all__ = [
+    "BudgetError",
+    "Chunk",
+    "ConfigError",
+    "ContractError",
+    "DataCollator",
+    "DataFile",
+    "DataLoader",
+    "DataReader",
+    "Dataset",
+    "DeltaDataReader",
+    "IncompleteEpochError",
+    "JsonLineDataReader",
+    "LoaderError",
+    "LoaderTimeout",
+    "NumpyDataCollator",
+    "ReadError",
+    "Snapshot",
+    "StageError",
+    "TFDataCollator",
+    "TableError",
+    "TextDataset",
+    "TorchDataCollator",
+    "ValueTypeError",
+    "WorkerDied",
+]
+
+_LAZY = {"TFDataCollator": "pyloader_delta.collate.tensorflow", "TorchDataCollator": "pyloader_delta.collate.torch"}
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

@@ -1,0 +1,21 @@
+"""Nested batches walked over where a collator's own arrays are turned into tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+
+def map_arrays(turn: Callable[[Any], Any], batch: Any) -> Any:
+    """Return a batch with `turn` applied to each array in its dicts, lists, tuples and named tuples."""
+    if isinstance(batch, np.ndarray):
+        return turn(batch)
+    if type(batch) is dict:
+        return {name: map_arrays(turn, value) for name, value in batch.items()}
+    if type(batch) in (list, tuple):
+        return type(batch)(map_arrays(turn, value) for value in batch)
+    if isinstance(batch, tuple) and hasattr(batch, "_make"):
+        return batch._make(map_arrays(turn, value) for value in batch)
+    return batch

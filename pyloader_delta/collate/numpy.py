@@ -1,0 +1,64 @@
+"""`NumpyDataCollator`: lists become arrays of the type they have; nothing is cast in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyloader_delta.collate.base import DataCollator, T_co
+from pyloader_delta.columns import from_arrow
+from pyloader_delta.errors import ValueTypeError
+
+
+class NumpyDataCollator(DataCollator[T_co]):
+    """Makes an array of each entry; entries that are None are left out.
+
+    ints become int64, floats float64, bools bool, str and bytes arrays of text; arrays stay as they are; rows that are
+    equally long lists of numbers become a second axis.
+    """
+
+    def collate_batch(self, features: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+        """Return name → array, first axis rows.
+
+        Raises:
+            ValueTypeError: An entry has None among its values, unequally long rows, or ints beyond 64 bits.
+        """
+        return {name: as_array(values, name) for name, values in features.items() if values is not None}
+
+
+def as_array(values: Any, name: str) -> NDArray[Any]:
+    """Return the values of one entry as an array.
+
+    Raises:
+        ValueTypeError: They have no NumPy type of their own; names the entry and the remedy.
+    """
+    if isinstance(values, np.ndarray):
+        return values
+    if type(values).__module__.startswith("pyarrow"):
+        return from_arrow(values, name)
+    try:
+        array = np.asarray(values)
+    except (ValueError, OverflowError) as error:
+        raise ValueTypeError(f"{name!r} is no array: {error}. Pad its rows to one length in batch_encode") from error
+    if array.dtype.hasobject or (array.dtype.kind == "f" and _only_ints(values)):
+        raise ValueTypeError(f"{name!r} is no array of numbers: {_reason(values)}")
+    return array
+
+
+def _only_ints(values: Any) -> bool:
+    return isinstance(values, (list, tuple)) and len(values) > 0 and all(type(value) is int for value in values)
+
+
+def _reason(values: Any) -> str:
+    for row, value in enumerate(values):
+        if value is None:
+            return f"row {row} is None. Fill it in batch_encode"
+        if type(value) is int and not -(2**63) <= value < 2**63:
+            return f"row {row} is {value}, beyond 64 bits"
+        if isinstance(value, (list, tuple)) and any(item is None for item in value):
+            return f"row {row} holds None. Fill it in batch_encode"
+    kinds = sorted({type(value).__name__ for value in values})
+    return f"its values are of type {', '.join(kinds)}. Turn them into numbers in batch_encode"

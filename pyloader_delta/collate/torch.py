@@ -1,0 +1,75 @@
+"""`TorchDataCollator`, and how torch tensors cross to the training process. Imports torch only when it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyloader_delta.collate.base import T_co
+from pyloader_delta.collate.nested import map_arrays
+from pyloader_delta.collate.numpy import NumpyDataCollator
+from pyloader_delta.errors import ContractError, ValueTypeError
+
+
+class TorchDataCollator(NumpyDataCollator[T_co]):
+    """Makes a torch tensor of each entry, of the entry's own type, without copying what the loader delivers.
+
+    The worker makes arrays (see `NumpyDataCollator`), the training process tensors on the same memory, so workers do
+    not import torch.
+    """
+
+    def collate_batch(self, features: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+        """Return name → array of a type that torch has.
+
+        Raises:
+            ValueTypeError: An entry holds text or times, which torch has no type for.
+        """
+        arrays = super().collate_batch(features)
+        for name, array in arrays.items():
+            if array.dtype.kind not in "biufc" or array.dtype.itemsize > 16 or array.dtype == np.longdouble:
+                raise ValueTypeError(
+                    f"{name!r} has dtype {array.dtype}, which torch cannot hold: turn it into numbers in batch_encode, "
+                    "leave it out there, or use NumpyDataCollator"
+                )
+        return arrays
+
+    def finalize(self, batch: Any) -> Any:
+        """Return the batch with a tensor in the place of each array."""
+        import torch
+
+        return map_arrays(torch.from_numpy, batch)
+
+
+def to_array(value: Any) -> tuple[NDArray[Any], Any] | None:
+    """Return a tensor's memory as an array and a note for `from_array`; None where it is no plain tensor.
+
+    Raises:
+        ContractError: The tensor is not in the CPU's memory.
+    """
+    import torch
+
+    if not isinstance(value, torch.Tensor):
+        return None
+    if value.device.type != "cpu":
+        raise ContractError(
+            f"collate_batch returned a tensor on {value.device}: a worker gives CPU tensors; move them to a device in "
+            "DataCollator.finalize, which runs in the training process"
+        )
+    if value.layout != torch.strided or value.is_quantized:
+        return None
+    value = value.detach().resolve_conj().resolve_neg()
+    try:
+        return value.numpy(), None
+    except TypeError:  # bfloat16 and its kind, which NumPy has no name for: as bytes
+        return value.contiguous().view(torch.uint8).numpy(), (str(value.dtype).removeprefix("torch."), value.shape)
+
+
+def from_array(array: NDArray[Any], note: Any) -> Any:
+    """Return the tensor of `to_array` on the array's memory."""
+    import torch
+
+    tensor = torch.from_numpy(array)
+    return tensor if note is None else tensor.view(getattr(torch, note[0])).reshape(note[1])

@@ -1,0 +1,167 @@
+"""How one Arrow column stands for Python and NumPy values, and how it is turned into them. Exactly, or an error."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pyloader_delta.errors import ContractError, ValueTypeError
+
+KIND = b"pyloader_delta"
+"""Key of a field's metadata: how its Arrow values stand for Python or NumPy ones (see `column_kind`)."""
+FILES = b"pyloader_delta.files"
+"""Key of a block's metadata: JSON list of [path, rows] of the chunks that it holds, in order."""
+
+
+def column_kind(field: pa.Field) -> dict[str, Any] | None:
+    """Return how a field's Arrow values stand for others; None where they stand for themselves.
+
+    {"kind": "pickle"}: each value pickled, by this process tree. {"kind": "numpy", "dtype", "shape"}: the rows of an
+    array, as numbers or as fixed numbers of bytes. {"kind": "rows"}: no column at all, only a number of rows.
+    """
+    metadata = field.metadata
+    text = metadata.get(KIND) if metadata else None
+    return None if text is None else json.loads(text)
+
+
+def opened(array: pa.Array, field: pa.Field) -> Any:
+    """Return a NumPy view where a column is numbers without nulls or rows of arrays, else the Arrow array.
+
+    Rows of arrays come as an array of one void value (dtype V, so many bytes) a row; `shaped` makes them what they are.
+    """
+    kind = array.type
+    if array.null_count:
+        return array
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return array.to_numpy(zero_copy_only=True)
+    if pa.types.is_fixed_size_binary(kind) and kind.byte_width and column_kind(field) is not None:
+        raw = np.frombuffer(array.buffers()[1], dtype=f"V{kind.byte_width}", count=len(array) + array.offset)
+        return raw[array.offset :]
+    return array
+
+
+def shaped(values: Any, field: pa.Field) -> Any:
+    """Return rows of arrays with their own dtype and shape, shape (rows, ...); all else as it is."""
+    kind = column_kind(field)
+    if kind is None or kind["kind"] != "numpy":
+        return values
+    shape = (len(values), *kind["shape"])
+    if isinstance(values, np.ndarray):
+        return values.view(kind["dtype"]).reshape(shape) if values.dtype.kind == "V" else values
+    if pa.types.is_fixed_size_binary(values.type) and values.type.byte_width == 0:
+        return np.zeros(shape, dtype=kind["dtype"])
+    return values
+
+
+def as_python(values: Any, field: pa.Field) -> list[Any]:
+    """Return a gathered column as the Python values that the reader returned."""
+    if isinstance(values, list):
+        return values
+    kind = column_kind(field)
+    if isinstance(values, np.ndarray):
+        return list(values) if kind is not None else values.tolist()
+    found: list[Any] = values.to_pylist()
+    if kind is not None and kind["kind"] == "pickle":  # made by this process tree (`read.columns`), never by a file
+        return [None if text is None else pickle.loads(text) for text in found]
+    return found
+
+
+def as_numpy(values: Any, field: pa.Field) -> NDArray[Any]:
+    """Return a gathered column as an array, first axis rows.
+
+    Numbers and booleans keep their type; timestamps, dates and durations become datetime64 and timedelta64 of their own
+    unit; lists of one fixed length become a second axis; strings, binary, decimals, structs, maps and lists become an
+    object array (of arrays for lists of numbers).
+
+    Raises:
+        ValueTypeError: The column holds nulls, which NumPy cannot say.
+    """
+    if isinstance(values, np.ndarray):
+        return values
+    if isinstance(values, list):
+        raise ContractError(f"column {field.name!r} has other types in other files; input_format = 'python' takes them")
+    kind = values.type
+    if pa.types.is_dictionary(kind):
+        return as_numpy(values.dictionary_decode(), field)
+    if values.null_count or pa.types.is_null(kind):
+        raise ValueTypeError(
+            f"column {field.name!r} has {values.null_count or len(values)} nulls in {len(values)} rows, which a NumPy "
+            "array cannot hold: set input_format = 'arrow' (or 'python') and fill them in batch_encode"
+        )
+    if pa.types.is_boolean(kind) or pa.types.is_temporal(kind):
+        found: NDArray[Any] = np.array(values.to_numpy(zero_copy_only=False))
+        return found
+    if pa.types.is_fixed_size_list(kind) and pa.types.is_primitive(kind.value_type) and not values.flatten().null_count:
+        flat: NDArray[Any] = np.array(values.flatten().to_numpy(zero_copy_only=False))
+        return flat.reshape(len(values), kind.list_size)
+    return _objects(values)
+
+
+def as_arrow(values: Any, field: pa.Field) -> pa.Array:
+    """Return a gathered column as an Arrow array of the field's type."""
+    if isinstance(values, list):
+        raise ContractError(f"column {field.name!r} has other types in other files; input_format = 'python' takes them")
+    if not isinstance(values, np.ndarray):
+        return values
+    if values.ndim == 1 and values.dtype.kind in "iuf":
+        return pa.array(values)
+    raw = pa.py_buffer(np.ascontiguousarray(values))
+    return pa.FixedSizeBinaryArray.from_buffers(field.type, len(values), [None, raw])
+
+
+def joined(parts: list[Any], fields: list[pa.Field]) -> Any:
+    """Return the parts of one column, one after the other; a list of Python values where their types differ."""
+    types = {str(field.type) + str(column_kind(field)) for field in fields if not pa.types.is_null(field.type)}
+    if len(types) > 1:
+        return [v for part, field in zip(parts, fields, strict=True) for v in as_python(shaped(part, field), field)]
+    if all(isinstance(part, np.ndarray) for part in parts):
+        return np.concatenate(parts)
+    field = next((f for f in fields if not pa.types.is_null(f.type)), fields[0])
+    arrays = [part.cast(field.type) if pa.types.is_null(part.type) else part for part in map(_arrow_part, parts)]
+    try:
+        return pa.concat_arrays(arrays)
+    except pa.ArrowInvalid:  # more than 2 GiB of text in one column
+        wide = pa.large_string() if pa.types.is_string(field.type) else pa.large_binary()
+        return pa.concat_arrays([array.cast(wide) for array in arrays])
+
+
+def _arrow_part(part: Any) -> pa.Array:
+    if not isinstance(part, np.ndarray):
+        return part
+    if part.dtype.kind != "V":
+        return pa.array(part)
+    return pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(part.dtype.itemsize), len(part), [None, pa.py_buffer(np.ascontiguousarray(part))]
+    )
+
+
+def _objects(values: pa.Array) -> NDArray[Any]:
+    found = np.empty(len(values), dtype=object)
+    if (pa.types.is_list(values.type) or pa.types.is_large_list(values.type)) and _numbers(values.type.value_type):
+        flat = values.flatten()
+        if not flat.null_count:
+            numbers = flat.to_numpy(zero_copy_only=True).copy()
+            bounds = np.cumsum(np.concatenate(([0], values.value_lengths().to_numpy(zero_copy_only=False)))).tolist()
+            for i in range(len(values)):
+                found[i] = numbers[bounds[i] : bounds[i + 1]]
+            return found
+    for i, value in enumerate(values.to_pylist()):
+        found[i] = value
+    return found
+
+
+def _numbers(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def from_arrow(values: Any, name: str) -> NDArray[Any]:
+    """Return an Arrow array that user code made as a NumPy array, by the rules of `as_numpy`."""
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    field = pa.field(name, values.type)
+    return as_numpy(opened(values, field), field)

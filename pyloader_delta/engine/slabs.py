@@ -1,0 +1,192 @@
+"""Memory for blocks and batches: reused slabs, private or shared with worker processes. Never resized, never named."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import weakref
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+ALIGNMENT = 64
+"""Every array begins at a multiple of this many bytes: TensorFlow takes aligned memory without a copy."""
+
+_SMALLEST = 1 << 20
+_STEP = 4  # capacities are 1 MiB, 4 MiB, 16 MiB, ...; pages that were never touched cost nothing
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_PUNCH_HOLE_KEEP_SIZE = 0x03  # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE, linux/falloc.h
+
+
+def aligned(size_bytes: int) -> int:
+    """Return the size rounded up to the alignment."""
+    return -(-size_bytes // ALIGNMENT) * ALIGNMENT
+
+
+def capacity_for(size_bytes: int) -> int:
+    """Return the capacity of the slab that takes so many bytes."""
+    capacity = _SMALLEST
+    while capacity < size_bytes and capacity < 1 << 30:
+        capacity *= _STEP
+    return max(capacity, -(-size_bytes // mmap.PAGESIZE) * mmap.PAGESIZE)
+
+
+class Slab:
+    """A run of memory, zero when new, page-aligned.
+
+    Args:
+        capacity: Its size in bytes, >= 1.
+        shared: Whether other processes can map it.
+        fd: Its descriptor, if another process made it; the slab owns it from now on.
+    """
+
+    __slots__ = ("array", "capacity", "fd", "map", "touched")
+
+    def __init__(self, capacity: int, *, shared: bool, fd: int | None = None) -> None:
+        self.capacity = capacity
+        self.fd = fd
+        self.touched = 0
+        """Bytes from the start that were ever written: what the slab costs."""
+        if shared and fd is None:
+            self.fd = os.memfd_create("pyloader_delta", os.MFD_CLOEXEC)
+            os.ftruncate(self.fd, capacity)
+        self.map = mmap.mmap(-1, capacity, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) if self.fd is None else mmap.mmap(
+            self.fd, capacity
+        )  # fmt: skip
+        self.array: NDArray[np.uint8] = np.frombuffer(self.map, dtype=np.uint8)
+
+    def forget(self) -> None:
+        """Give the memory back to the system, for every process that maps the slab, but keep the slab."""
+        if self.fd is None:
+            self.map.madvise(mmap.MADV_DONTNEED)
+        elif _LIBC.fallocate(self.fd, _PUNCH_HOLE_KEEP_SIZE, ctypes.c_long(0), ctypes.c_long(self.capacity)):
+            raise OSError(ctypes.get_errno(), "fallocate")
+        self.touched = 0
+
+    def close(self) -> None:
+        """Close the descriptor; the memory goes when the last array on it goes."""
+        if self.fd is not None:
+            os.close(self.fd)
+            self.fd = None
+
+
+class Lease:
+    """A slab in the hands of the training loop: NumPy views of it keep the lease alive, and its end is announced.
+
+    Args:
+        slab: The memory.
+        size_bytes: Bytes from its start that are lent.
+        number: What is put into `ended`, from whatever thread drops the last view.
+        ended: Where to.
+    """
+
+    __slots__ = ("__array_interface__", "__weakref__", "_slab")
+
+    def __init__(self, slab: Slab, size_bytes: int, number: int, ended: SimpleQueue[int]) -> None:
+        self._slab = slab
+        self.__array_interface__: dict[str, Any] = {
+            "version": 3,
+            "shape": (size_bytes,),
+            "typestr": "|u1",
+            "data": (slab.array.__array_interface__["data"][0], False),
+        }
+        # A finalizer may run anywhere, also in the middle of a critical section: it takes no lock but this queue's own
+        weakref.finalize(self, _announce, os.getpid(), number, ended).atexit = False
+
+    @property
+    def array(self) -> NDArray[np.uint8]:
+        """A writable view of what is lent; every view of it holds the lease."""
+        return np.asarray(self)
+
+
+def _announce(pid: int, number: int, ended: SimpleQueue[int]) -> None:
+    if os.getpid() == pid:
+        ended.put(number)
+
+
+class SlabPool:
+    """Slabs by number, taken and given back.
+
+    Args:
+        shared: Whether worker processes map them.
+        max_bytes: What slabs may cost together; slabs given back beyond it are emptied.
+    """
+
+    def __init__(self, *, shared: bool, max_bytes: int) -> None:
+        self._shared, self._max_bytes = shared, max_bytes
+        self._slabs: dict[int, Slab] = {}
+        self._free: list[int] = []
+        self._next = 0
+        self._cost = 0
+
+    def __getitem__(self, number: int) -> Slab:
+        return self._slabs[number]
+
+    def find(self, size_bytes: int) -> int | None:
+        """Take a free slab of at least so many bytes, the one that is warm for most of them; None where there is none."""
+        fitting = [n for n in self._free if self._slabs[n].capacity >= size_bytes]
+        if not fitting:
+            return None
+
+        def waste(number: int) -> tuple[bool, int]:
+            slab = self._slabs[number]
+            return slab.touched < size_bytes, abs(slab.touched - size_bytes)
+
+        number = min(fitting, key=waste)
+        self._free.remove(number)
+        return number
+
+    def take(self, size_bytes: int) -> int:
+        """Take a slab of at least so many bytes, new if need be."""
+        number = self.find(size_bytes)
+        return number if number is not None else self.add(Slab(capacity_for(size_bytes), shared=self._shared))
+
+    def add(self, slab: Slab) -> int:
+        """Take in a slab made elsewhere, as taken; return its number."""
+        self._next += 1
+        self._slabs[self._next] = slab
+        return self._next
+
+    def touch(self, number: int, size_bytes: int) -> None:
+        """Note that so many bytes of a slab were written."""
+        slab = self._slabs[number]
+        if size_bytes > slab.touched:
+            self._cost += size_bytes - slab.touched
+            slab.touched = size_bytes
+
+    def give(self, number: int) -> None:
+        """Give a slab back; nobody reads it any more."""
+        slab = self._slabs[number]
+        if self._cost > self._max_bytes:
+            self._cost -= slab.touched
+            slab.forget()
+        self._free.append(number)
+
+    def disown(self, number: int) -> None:
+        """Leave a slab to whoever holds it: its memory goes with the last view of it."""
+        slab = self._slabs.pop(number)
+        self._cost -= slab.touched
+        slab.close()
+
+    def trim(self, keep_bytes: int = 0) -> None:
+        """Empty free slabs until all together cost no more than so many bytes."""
+        for number in self._free:
+            if self._cost <= keep_bytes:
+                return
+            self._cost -= self._slabs[number].touched
+            self._slabs[number].forget()
+
+    def close(self) -> None:
+        """Close every slab; arrays of the training loop keep theirs."""
+        for slab in self._slabs.values():
+            slab.close()
+        self._slabs.clear()
+        self._free.clear()
+
+    @property
+    def cost_bytes(self) -> int:
+        """Bytes of memory that the slabs cost."""
+        return self._cost

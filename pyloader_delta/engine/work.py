@@ -1,0 +1,173 @@
+"""What a worker does with a task, the same in the caller's thread, in a thread and in a process."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from pyloader_delta.columns import FILES, KIND
+from pyloader_delta.engine.gather import WindowBlocks, files, gather
+from pyloader_delta.engine.pack import Part
+from pyloader_delta.engine.tasks import ReadTask, RunTask
+from pyloader_delta.engine.tree import take_apart
+from pyloader_delta.errors import ContractError, IncompleteEpochError
+from pyloader_delta.values import Chunk, Columns
+
+Types = tuple[tuple[str, str], ...]
+"""(column, its type) of a block."""
+
+
+class StagesLike(Protocol):
+    """The user's three objects as the engine calls them."""
+
+    missing_as_none: bool
+
+    def open(self) -> None: ...
+    def close(self) -> None: ...
+    def read(self, chunk: Chunk) -> list[pa.RecordBatch]: ...
+    def batches(self, columns: Columns, epoch: int, first_batch: int, batch_rows: Sequence[int]) -> Iterator[Any]: ...
+
+
+@dataclass(slots=True)
+class Blocks:
+    """What came of a read task."""
+
+    batches: list[pa.RecordBatch]
+    rows: list[int]
+    """Rows of each chunk."""
+    types: Types
+    """Of the first block that has rows; () where none has."""
+    window: WindowBlocks | None = None
+    """The whole window opened, on its first blocks: opened once, and gone with them."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes that the blocks keep in memory."""
+        return sum(batch.get_total_buffer_size() for batch in self.batches)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What came of a run task: batches, and the error that ended them before their end."""
+
+    parts: list[Part]
+    seconds: float
+    error: BaseException | None
+
+
+class Workshop:
+    """One worker's copy of the user's objects, opened at the first task."""
+
+    def __init__(self, stages: StagesLike) -> None:
+        self._stages = stages
+        self._opened = False
+
+    def read(self, task: ReadTask) -> Blocks:
+        """Read the chunks of a task into as few blocks as their types allow."""
+        self._open()
+        found: list[pa.RecordBatch] = []
+        rows = []
+        for chunk in task.chunks:
+            batches = self._stages.read(chunk)
+            rows.append(sum(batch.num_rows for batch in batches))
+            found += [_named(batch, chunk) for batch in batches if batch.num_rows]
+        blocks = _compacted(found)
+        return Blocks(blocks, rows, _types(blocks[0]) if blocks else ())
+
+    def run(self, task: RunTask, windows: Sequence[WindowBlocks]) -> Made:
+        """Gather, encode and collate the batches of a task."""
+        self._open()
+        started = time.perf_counter()
+        parts: list[Part] = []
+        try:
+            columns = gather(windows, task.segments)
+            if columns.n_rows != task.n_rows:
+                raise IncompleteEpochError(f"{task}: {task.n_rows} rows were planned, {columns.n_rows} were gathered")
+            for batch in self._stages.batches(columns, task.epoch, task.first_batch, task.batch_rows):
+                arrays: list[Any] = []
+                parts.append((take_apart(batch, arrays), arrays))
+        except BaseException as error:
+            _add_place(error, task, windows, len(parts))
+            return Made(parts, time.perf_counter() - started, error)
+        return Made(parts, time.perf_counter() - started, None)
+
+    def close(self) -> None:
+        """Close the user's objects if they were opened."""
+        if self._opened:
+            self._opened = False
+            self._stages.close()
+
+    @property
+    def missing_as_none(self) -> bool:
+        """Whether a column that a file lacks is None there."""
+        return self._stages.missing_as_none
+
+    def _open(self) -> None:
+        if not self._opened:
+            self._stages.open()
+            self._opened = True
+
+
+def types_differ(first: Types, other: Types, task: ReadTask) -> ContractError | None:
+    """Return an error where the columns of a block have other types than those read before."""
+    known = dict(first)
+    for name, kind in other:
+        if name in known and known[name] != kind and "null" not in (known[name], kind):
+            return ContractError(
+                f"{task.chunks[0].path}: column {name!r} is {kind} here and {known[name]} in other files; cast it in "
+                "read_file, or set input_format = 'python'"
+            )
+    return None
+
+
+def _types(block: pa.RecordBatch) -> Types:
+    return tuple((f.name, (f.metadata or {}).get(KIND, str(f.type).encode()).decode()) for f in block.schema)
+
+
+def _named(batch: pa.RecordBatch, chunk: Chunk) -> pa.RecordBatch:
+    return batch.replace_schema_metadata({FILES: json.dumps([[chunk.path, batch.num_rows]])})
+
+
+def _compacted(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Join neighbouring batches of one schema."""
+    if len(batches) < 2:
+        return batches
+    groups: list[list[pa.RecordBatch]] = []
+    for batch in batches:
+        if groups and groups[-1][0].schema.equals(batch.schema, check_metadata=False) and _kinds(groups[-1][0]) == _kinds(batch):
+            groups[-1].append(batch)
+        else:
+            groups.append([batch])
+    blocks = []
+    for group in groups:
+        named = [pair for batch in group for pair in json.loads(batch.schema.metadata[FILES])]
+        schema = group[0].schema.with_metadata({FILES: json.dumps(named)})
+        table = pa.Table.from_batches([b.replace_schema_metadata(None) for b in group])
+        try:
+            joined = table.combine_chunks().to_batches()
+        except pa.ArrowInvalid:  # a string column beyond 2 GiB
+            joined = []
+        if len(joined) == 1:
+            blocks.append(joined[0].replace_schema_metadata(schema.metadata))
+        else:
+            blocks += group
+    return blocks
+
+
+def _kinds(batch: pa.RecordBatch) -> list[bytes | None]:
+    return [(field.metadata or {}).get(KIND) for field in batch.schema]
+
+
+def _add_place(error: BaseException, task: RunTask, windows: Sequence[WindowBlocks], n_made: int) -> None:
+    """Say which batch and which files an error comes from."""
+    made = min(n_made, len(task.batch_rows) - 1)
+    first = task.first_row + sum(task.batch_rows[:made])
+    place = f"epoch {task.epoch}, batch {task.first_batch + made}, rows {first}..{first + task.batch_rows[made] - 1}"
+    paths = list(dict.fromkeys(p for w, s in zip(windows, task.segments, strict=True) for p in files(w, s)))
+    more = f" and {len(paths) - 3} more files" if len(paths) > 3 else ""
+    error.add_note(f"pyloader_delta: {place} of the epoch's order, from {', '.join(paths[:3])}{more}")

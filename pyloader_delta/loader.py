@@ -1,0 +1,357 @@
+"""`DataLoader`: the user's reader, dataset and collator wired to plan and engine. Wiring only."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import warnings
+import weakref
+from collections.abc import Iterator
+from itertools import count, islice
+from typing import Any, Generic, TypeVar
+
+from pyloader_delta.collate.base import DataCollator
+from pyloader_delta.encode.base import Dataset
+from pyloader_delta.engine.core import Engine, Executor
+from pyloader_delta.engine.local import InlineExecutor, ThreadExecutor
+from pyloader_delta.engine.scheduler import Scheduler
+from pyloader_delta.engine.tasks import Limits
+from pyloader_delta.errors import BudgetError, ConfigError
+from pyloader_delta.memory import default_budget
+from pyloader_delta.options import Options, check_parts, check_root, make_options
+from pyloader_delta.passes import BatchIterator, Pass
+from pyloader_delta.plan.epoch import PART_OF_WINDOW, EpochPlan, Order, plan_epoch, split, total_rows
+from pyloader_delta.read.base import DataReader
+from pyloader_delta.stages import Stages
+from pyloader_delta.stats import Stats
+from pyloader_delta.values import Snapshot
+
+T_co = TypeVar("T_co", covariant=True)
+
+_STORE, _READY, _LEASED = 0.8, 0.1, 0.1  # how memory_budget is shared out
+_UNSHUFFLED_CHUNK = 16 << 20  # bytes of a row group read at once where rows keep their order, so this changes nothing
+_MIN_BATCH_BYTES = 1 << 20
+
+_open_loaders: weakref.WeakSet[DataLoader[Any]] = weakref.WeakSet()
+
+
+class DataLoader(Generic[T_co]):
+    """Streams a Delta table, or a folder of chunk files, that is larger than memory as batches for training.
+
+    A re-iterable: one `iter()` yields `num_epoch` epochs, the next goes on with the next epoch. The sequence of batches
+    depends on the table's version, the reader's options, both seeds, the epoch and `shuffle_window` alone, never on
+    workers, queue, budget or timing. Use it in `with`, or call `close()`; what is left is cleaned up at the latest when
+    the loader is garbage or the program ends.
+
+    Args:
+        datareader: Reads chunks; sets `batch_size`, and mixes rows inside a window if its `shuffle` is set.
+        dataset: Encodes rows.
+        datacollator: Collates batches.
+        root_dir: A folder of chunk files, or a table's path or URI for `DeltaDataReader`.
+        num_epoch: Epochs that one `iter()` yields, >= 1; None for no end.
+        max_queue_size: Chunks read ahead beyond those that complete the window being delivered and the next, >= 1.
+        shuffle: Permute the order of chunks (files or row groups), each epoch anew.
+        random_seed: Seed of that permutation, and of `rng` in dataset and collator; any int, 0 included.
+        num_workers: Workers, >= 0; 0 does all in the caller's thread. None: the CPUs this process may use, divided by
+            LOCAL_WORLD_SIZE.
+        workers: "process", "thread", or "auto": processes if `input_format` is "python" or `read_file` or `read_chunk`
+            is the user's own, else threads.
+        shuffle_window: How much is mixed together where the reader shuffles: decoded bytes as text ("128MiB"), rows as
+            an int, or "chunk". Part of the order.
+        memory_budget: Bytes that decoded chunks, batches and what workers hold may take, as an int or text. None: a
+            quarter of what this process may use (cgroups counted), at most 4 GiB.
+        drop_last: Leave out an epoch's last batch if it is short.
+        prefetch_factor: Runs of batches made ahead for each worker, >= 1. A run is a batch, or as many small ones as
+            make about 4 MiB or 20 ms of work.
+        timeout: Seconds that a task of a worker may take before LoaderTimeout; 0 for no limit. Not with num_workers=0.
+
+    Raises:
+        ConfigError: An argument is wrong, or the folder is missing or empty.
+        TableError: There is no such table or version, or it needs a feature that is not supported.
+    """
+
+    def __init__(
+        self,
+        datareader: DataReader[T_co],
+        dataset: Dataset[T_co],
+        datacollator: DataCollator[T_co],
+        root_dir: str | os.PathLike[str],
+        num_epoch: int | None = 1,
+        max_queue_size: int = 10,
+        shuffle: bool = False,
+        random_seed: int = 42,
+        *,
+        num_workers: int | None = None,
+        workers: str = "auto",
+        shuffle_window: int | str = "128MiB",
+        memory_budget: int | str | None = None,
+        drop_last: bool = False,
+        prefetch_factor: int = 2,
+        timeout: float = 0,
+        **unknown: Any,
+    ) -> None:
+        self._engine: Engine | None = None
+        self._closed = False
+        _refuse(unknown, datareader)
+        check_parts(datareader, dataset, datacollator)
+        self._options = make_options(
+            datareader, dataset, num_epoch=num_epoch, max_queue_size=max_queue_size, shuffle=shuffle,
+            random_seed=random_seed, num_workers=num_workers, workers=workers, shuffle_window=shuffle_window,
+            memory_budget=memory_budget, drop_last=drop_last, prefetch_factor=prefetch_factor, timeout=timeout,
+        )  # fmt: skip
+        self.datareader, self.dataset, self.datacollator = datareader, dataset, datacollator
+        self.root_dir = check_root(root_dir)
+        options = self._options
+        self._order = Order(
+            options.shuffle, options.random_seed, bool(datareader.shuffle), int(datareader.random_seed), options.window
+        )
+        chunks = datareader.chunks(self.root_dir)
+        if datareader.shuffle and options.window.unit == "rows" and total_rows(chunks) is None:
+            raise ConfigError(
+                "shuffle_window in rows needs the length of each file before reading: define count_samples(self, path) "
+                f"in {type(datareader).__name__}, or give a size such as '128MiB'"
+            )
+        self._units = split(chunks, self._part_bytes(chunks))
+        self._n_rows = total_rows(chunks)
+        self._stats = Stats()
+        self._pass: Pass | None = None
+        self._iterator: weakref.ref[BatchIterator] | None = None
+        self._hidden: BatchIterator | None = None
+        self._next_epoch = 0
+        self._set_epoch: int | None = None
+        self._pid = os.getpid()
+
+    # Iteration ------------------------------------------------------------------------------------------------------
+
+    def __iter__(self) -> BatchIterator:
+        """Return an iterator over the next `num_epoch` epochs; an older iterator ends."""
+        if self._closed:
+            raise RuntimeError("this DataLoader is closed")
+        engine = self._running_engine()
+        older = self._iterator() if self._iterator is not None else None
+        if older is not None:
+            older.replace()
+        live, replay = self._pass, None
+        if live is not None and self._set_epoch is None:
+            replay = live.peeked()
+        if live is None or replay is None:
+            live, replay = self._begin(engine, live), []
+        iterator = BatchIterator(live, replay, engine)
+        self._iterator = weakref.ref(iterator)
+        self._hidden = None
+        return iterator
+
+    def __next__(self) -> Any:
+        """Return the next batch of a pass of the loader's own; after its StopIteration the next pass begins."""
+        if self._hidden is None:
+            self._hidden = iter(self)
+        try:
+            return next(self._hidden)
+        except StopIteration:
+            self._hidden = None
+            raise
+
+    def get_batch(self) -> Any:
+        """Return the next batch; the same as `next(loader)`."""
+        return next(self)
+
+    def __len__(self) -> int:
+        """Return the batches that one `iter()` yields.
+
+        Raises:
+            TypeError: Lengths are unknown before reading, or `num_epoch` is None.
+        """
+        if self._options.num_epoch is None:
+            raise TypeError("num_epoch=None has no end, so no len(); batches_per_epoch is one epoch's")
+        return self._options.num_epoch * self.batches_per_epoch
+
+    def __bool__(self) -> bool:
+        return True
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """Batches in one epoch.
+
+        Raises:
+            TypeError: The length of a file is unknown before reading it.
+        """
+        if self._n_rows is None:
+            raise TypeError(
+                f"the length of a file is known only by reading it: define count_samples(self, path) in "
+                f"{type(self.datareader).__name__} to have len()"
+            )
+        whole, rest = divmod(self._n_rows, self.batch_size)
+        return whole + (1 if rest and not self._options.drop_last else 0)
+
+    @property
+    def batch_size(self) -> int:
+        """Rows in a batch; the reader's."""
+        return self._options.batch_size
+
+    @property
+    def drop_last(self) -> bool:
+        """Whether an epoch's last batch is left out if it is short."""
+        return self._options.drop_last
+
+    @property
+    def num_epoch(self) -> int | None:
+        """Epochs that one `iter()` yields."""
+        return self._options.num_epoch
+
+    def get_epoch(self) -> int:
+        """Return the epoch of the batch delivered last, from 1; 0 before any."""
+        return 0 if self._pass is None or not self._stats.batches_delivered else self._pass.epoch + 1
+
+    def set_epoch(self, epoch: int) -> None:
+        """Begin the next pass with an epoch, from 0 as in torch. Naming the epoch under way changes nothing."""
+        if isinstance(epoch, bool) or not hasattr(epoch, "__index__") or epoch < 0:
+            raise ConfigError(f"epoch must be an int >= 0, got {epoch!r}")
+        live = self._pass
+        under_way = live is not None and not live.finished and not live.at_epoch_end and live.epoch == epoch
+        self._set_epoch = None if under_way else int(epoch)
+
+    # Looking in and ending ------------------------------------------------------------------------------------------
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The table's state that every worker and epoch reads; None for a folder of files."""
+        return getattr(self.datareader, "snapshot", None)
+
+    def stats(self) -> dict[str, float]:
+        """Return counters by name (see `pyloader_delta.stats.Stats`), and what the engine holds now."""
+        return self._stats.flat() | (self._engine.waiting if self._engine is not None else {})
+
+    def close(self) -> None:
+        """End everything: workers, memory, the live iterator. The loader cannot be used afterwards."""
+        self._closed = True
+        if self._pass is not None:
+            self._pass.finished = True
+        if self._engine is not None and self._pid == os.getpid():
+            self._engine.close()
+
+    def __enter__(self) -> DataLoader[T_co]:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        options = self._options
+        rows = "unknown" if self._n_rows is None else self._n_rows
+        state = "closed" if self._closed else "idle" if self._pass is None or self._pass.finished else "iterating"
+        workers = "the caller's thread" if options.workers == "inline" else f"{options.n_workers} {options.workers}"
+        return (
+            f"<DataLoader {self.root_dir!r} rows={rows} batch_size={self.batch_size} epoch={self.get_epoch()} "
+            f"batches_delivered={self._stats.batches_delivered} workers={workers} {state}>"
+        )
+
+    # Inside ---------------------------------------------------------------------------------------------------------
+
+    def _begin(self, engine: Engine, older: Pass | None) -> Pass:
+        options = self._options
+        if self._set_epoch is not None:
+            self._next_epoch, self._set_epoch = self._set_epoch, None
+        elif older is not None and older.delivered:
+            self._next_epoch = older.epoch + 1
+        if not self._units:
+            warnings.warn(f"{self.root_dir} has no rows: the loader yields no batch", stacklevel=3)
+        first = self._next_epoch
+        epochs: Iterator[int] = count(first) if options.num_epoch is None else iter(range(first, first + options.num_epoch))
+        plans = (plan_epoch(self._units, self._order, epoch) for epoch in epochs)
+        head = list(islice(plans, 1))
+        budget = self._budget()
+        self._check_windows(head[0], budget)
+        scheduler = Scheduler(
+            _chain(head, plans), self._limits(budget), batch_size=options.batch_size, drop_last=options.drop_last,
+            group=options.group,
+        )  # fmt: skip
+        self._pass = Pass(engine, scheduler, first, self.datacollator.finalize, self._n_rows, self._stats)
+        return self._pass
+
+    def _running_engine(self) -> Engine:
+        if self._engine is not None and self._pid == os.getpid():
+            return self._engine
+        self._pid = os.getpid()  # a forked child starts workers of its own; the parent's are not its to close
+        self._pass = self._iterator = self._hidden = None
+        budget = self._budget()
+        engine = Engine(
+            self._executor(),
+            memory_bytes=budget,
+            lease_bytes=int(budget * _LEASED),
+            timeout_s=self._options.timeout_s,
+            strict_types=self.dataset.input_format != "python",
+        )
+        self._engine = engine
+        weakref.finalize(self, engine.close, wait=False).atexit = False
+        _open_loaders.add(self)
+        return engine
+
+    def _executor(self) -> Executor:
+        options = self._options
+        stages = Stages(
+            self.datareader, self.dataset, self.datacollator, seed=options.random_seed, group=options.group
+        )
+        if options.workers == "inline":
+            return InlineExecutor(stages)
+        return ThreadExecutor(stages, options.n_workers)
+
+    def _limits(self, budget: int) -> Limits:
+        options = self._options
+        n_workers = options.n_workers
+        return Limits(
+            n_workers=n_workers,
+            store_bytes=int(budget * _STORE),
+            batch_bytes=max(int(budget * _READY), _MIN_BATCH_BYTES),
+            max_queue_size=options.max_queue_size,
+            pending_runs=1 if options.workers == "inline" else options.prefetch_factor * n_workers + 1,
+        )
+
+    def _budget(self) -> int:
+        if self._options.memory_budget is not None:
+            return self._options.memory_budget
+        window = self._options.window
+        return default_budget(window.amount if self._order.shuffle_rows and window.unit == "bytes" else 0)
+
+    def _part_bytes(self, chunks: list[Any]) -> int:
+        window = self._options.window
+        if not self._order.shuffle_rows or window.unit == "chunk":
+            budget = self._options.memory_budget
+            return _UNSHUFFLED_CHUNK if budget is None else min(_UNSHUFFLED_CHUNK, max(budget // 16, 1))
+        if window.unit == "bytes":
+            return max(window.amount // PART_OF_WINDOW, 1)
+        n_rows = total_rows(chunks) or 1
+        return max(sum(c.size_bytes for c in chunks) * window.amount // n_rows // PART_OF_WINDOW, 1)
+
+    def _check_windows(self, plan: EpochPlan, budget: int) -> None:
+        """Raise where two neighbouring windows, which a batch across their border needs, do not fit together."""
+        sizes = [sum(plan.chunks[p].size_bytes for p in window) for window in plan.windows]
+        needed = max((a + b for a, b in zip(sizes, [*sizes[1:], 0], strict=True)), default=0)
+        share = int(budget * _STORE)
+        if needed <= share:
+            return
+        what = (
+            f"shuffle_window={share // 3 / 2**20:.0f}MiB" if self._order.shuffle_rows else "smaller files or row groups"
+        )
+        raise BudgetError(
+            f"memory_budget of {budget} bytes is too small: two neighbouring windows take about {needed} bytes decoded, "
+            f"and {share} are for chunks. Raise memory_budget to {int(needed / _STORE) + 1} or use {what}"
+        )
+
+
+def _chain(head: list[EpochPlan], rest: Iterator[EpochPlan]) -> Iterator[EpochPlan]:
+    yield from head
+    yield from rest
+
+
+def _refuse(unknown: dict[str, Any], datareader: Any) -> None:
+    if "batch_size" in unknown:
+        name = type(datareader).__name__
+        raise ConfigError(f"batch_size belongs to the reader: {name}(batch_size={unknown['batch_size']!r})")
+    if unknown:
+        raise TypeError(f"DataLoader.__init__() got an unexpected keyword argument {sorted(unknown)[0]!r}")
+
+
+@atexit.register
+def _close_open_loaders() -> None:
+    for loader in list(_open_loaders):
+        loader.close()

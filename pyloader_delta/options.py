@@ -1,0 +1,160 @@
+"""The arguments of a loader, checked: every mistake is found before anything is opened or started."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pyloader_delta.collate.base import DataCollator
+from pyloader_delta.encode.base import Dataset
+from pyloader_delta.errors import ConfigError
+from pyloader_delta.memory import parse_bytes, usable_cpus
+from pyloader_delta.read.base import DataReader
+from pyloader_delta.values import WindowSize
+
+WorkerKind = Literal["inline", "thread", "process"]
+
+GROUP_ROWS = 16384
+"""Rows that a `rowwise` dataset gets in one call, at most. Part of what `rng` is keyed by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a loader was asked for."""
+
+    num_epoch: int | None
+    max_queue_size: int
+    shuffle: bool
+    random_seed: int
+    n_workers: int
+    """Workers, >= 1; one for "inline"."""
+    workers: WorkerKind
+    window: WindowSize
+    memory_budget: int | None
+    drop_last: bool
+    prefetch_factor: int
+    timeout_s: float
+    batch_size: int
+    group: int
+    """Batches encoded in one call."""
+
+
+def check_parts(datareader: Any, dataset: Any, datacollator: Any) -> None:
+    """Raise ConfigError where one of the three objects is not what it must be."""
+    for value, kind, name in (
+        (datareader, DataReader, "datareader"),
+        (dataset, Dataset, "dataset"),
+        (datacollator, DataCollator, "datacollator"),
+    ):
+        if isinstance(value, type):
+            raise ConfigError(f"{name} must be an instance: {name}={value.__name__}(), not the class {value.__name__}")
+        if not isinstance(value, kind):
+            raise ConfigError(f"{name} must be a pyloader_delta.{kind.__name__}, got {type(value).__name__}")
+    if type(datareader).read_file is DataReader.read_file and type(datareader).read_chunk is DataReader.read_chunk:
+        raise ConfigError(f"{type(datareader).__name__} must define read_file(self, path)")
+    if type(dataset).batch_encode is Dataset.batch_encode:
+        raise ConfigError(f"{type(dataset).__name__} must define batch_encode(self, batch_data)")
+    if dataset.input_format not in ("python", "numpy", "arrow"):
+        raise ConfigError(
+            f"{type(dataset).__name__}.input_format must be 'python', 'numpy' or 'arrow', got {dataset.input_format!r}"
+        )
+    for method, argument in (
+        (datareader.read_file, "path"), (dataset.batch_encode, "batch_data"), (datacollator.collate_batch, "features"),
+        (datacollator.finalize, "batch"),
+    ):  # fmt: skip
+        _check_takes_one(method, argument)
+    whole(datareader.batch_size, f"{type(datareader).__name__}.batch_size", at_least=1)
+    whole(datareader.random_seed, f"{type(datareader).__name__}.random_seed")
+    flag(datareader.shuffle, f"{type(datareader).__name__}.shuffle")
+
+
+def make_options(
+    datareader: DataReader[Any], dataset: Dataset[Any], *, num_epoch: Any, max_queue_size: Any, shuffle: Any,
+    random_seed: Any, num_workers: Any, workers: Any, shuffle_window: Any, memory_budget: Any, drop_last: Any,
+    prefetch_factor: Any, timeout: Any,
+) -> Options:  # fmt: skip
+    """Return the checked options.
+
+    Raises:
+        ConfigError: An argument has a wrong type or value; names it.
+    """
+    if workers not in ("auto", "thread", "process"):
+        raise ConfigError(f"workers must be 'auto', 'thread' or 'process', got {workers!r}")
+    n_workers = usable_cpus() if num_workers is None else whole(num_workers, "num_workers", at_least=0)
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout >= 0:
+        raise ConfigError(f"timeout must be a number of seconds >= 0 (0: no limit), got {timeout!r}")
+    batch_size = datareader.batch_size
+    return Options(
+        num_epoch=None if num_epoch is None else whole(num_epoch, "num_epoch", at_least=1),
+        max_queue_size=whole(max_queue_size, "max_queue_size", at_least=1),
+        shuffle=flag(shuffle, "shuffle"),
+        random_seed=whole(random_seed, "random_seed"),
+        n_workers=max(n_workers, 1),
+        workers="inline" if n_workers == 0 else _kind(workers, datareader, dataset),
+        window=_window(shuffle_window),
+        memory_budget=None if memory_budget is None else parse_bytes(memory_budget, "memory_budget"),
+        drop_last=flag(drop_last, "drop_last"),
+        prefetch_factor=whole(prefetch_factor, "prefetch_factor", at_least=1),
+        timeout_s=float(timeout),
+        batch_size=batch_size,
+        group=max(GROUP_ROWS // batch_size, 1) if dataset.rowwise else 1,
+    )
+
+
+def check_root(root_dir: Any) -> str:
+    """Return the root as text."""
+    if not isinstance(root_dir, (str, os.PathLike)) or not os.fspath(root_dir):
+        raise ConfigError(f"root_dir must be the path of a folder or the URI of a table, got {root_dir!r}")
+    return os.fspath(root_dir)  # type: ignore[return-value]
+
+
+def whole(value: Any, name: str, *, at_least: int | None = None) -> int:
+    """Return an int; numpy's ints count, bools do not."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise ConfigError(f"{name} must be an int, got {value!r}")
+    if at_least is not None and value < at_least:
+        raise ConfigError(f"{name} must be >= {at_least}, got {value!r}")
+    return int(value)
+
+
+def flag(value: Any, name: str) -> bool:
+    """Return a bool; 0 and 1 count as well."""
+    if value not in (True, False):
+        raise ConfigError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
+
+
+def _window(value: Any) -> WindowSize:
+    if value == "chunk":
+        return WindowSize("chunk", 1)
+    if isinstance(value, str):
+        return WindowSize("bytes", parse_bytes(value, "shuffle_window"))
+    if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
+        raise ConfigError(
+            f"shuffle_window must be a size such as '128MiB', a number of rows >= 1, or 'chunk', got {value!r}"
+        )
+    return WindowSize("rows", int(value))
+
+
+def _kind(workers: str, datareader: DataReader[Any], dataset: Dataset[Any]) -> WorkerKind:
+    if workers == "thread" or workers == "process":
+        return "thread" if workers == "thread" else "process"
+    own = type(datareader).__module__.partition(".")[0] != "pyloader_delta" and any(
+        name in vars(kind)
+        for kind in type(datareader).__mro__
+        if kind.__module__.partition(".")[0] != "pyloader_delta"
+        for name in ("read_file", "read_chunk")
+    )
+    return "process" if own or dataset.input_format == "python" else "thread"
+
+
+def _check_takes_one(method: Any, argument: str) -> None:
+    name = getattr(method, "__qualname__", repr(method))
+    try:
+        inspect.signature(method).bind(None)
+    except TypeError as error:
+        raise ConfigError(f"{name} must take one argument: def {method.__name__}(self, {argument})") from error
+    except ValueError:  # a builtin without a signature
+        pass

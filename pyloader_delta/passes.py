@@ -1,0 +1,149 @@
+"""Passes over a loader: what `iter()` gives, how epochs follow each other, and what a dropped iterator means."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pyloader_delta.engine.core import Engine, Run
+from pyloader_delta.engine.scheduler import Scheduler
+from pyloader_delta.engine.tasks import RunTask
+from pyloader_delta.engine.tree import private_copy
+from pyloader_delta.errors import IncompleteEpochError
+from pyloader_delta.stats import Stats
+
+PEEK = 2
+"""An iterator dropped after at most so many batches was a peek: the next one begins with the same batches."""
+
+
+class Pass:
+    """One live pipeline: the batches of one or more epochs, each epoch proved complete with its last batch.
+
+    Args:
+        engine: Carries it out.
+        scheduler: Its tasks.
+        first_epoch: 0-based epoch that it begins with.
+        finalize: Turns a worker's batch into what the training loop gets.
+        planned_rows: Rows of an epoch; None where unknown before reading.
+        stats: Counts what is delivered.
+    """
+
+    def __init__(
+        self, engine: Engine, scheduler: Scheduler, first_epoch: int, finalize: Callable[[Any], Any],
+        planned_rows: int | None, stats: Stats,
+    ) -> None:  # fmt: skip
+        self.epoch = first_epoch
+        """0-based epoch of the batch delivered last."""
+        self.finished = False
+        """Whether nothing can follow: all was delivered, or an error was raised."""
+        self.at_epoch_end = False
+        """Whether the batch delivered last was its epoch's last."""
+        self.delivered = 0
+        """Batches delivered in this pass."""
+        self.number = engine.begin(scheduler)
+        self._engine, self._finalize, self._stats = engine, finalize, stats
+        self._planned_rows = planned_rows
+        self._replay: list[Any] = []
+        self._run: Run | None = None
+        self._in_run = 0
+        self._epoch_rows = 0
+        self._began, self._spent = time.perf_counter(), stats.seconds
+
+    def peeked(self) -> list[Any] | None:
+        """Return private copies of the batches delivered so far if they were a peek, else None."""
+        if self.finished or self.at_epoch_end or self.delivered > PEEK:
+            return None
+        return [private_copy(batch) for batch in self._replay]
+
+    def next(self) -> Any:
+        """Return the next batch.
+
+        Raises:
+            StopIteration: The pass is over.
+            IncompleteEpochError: With an epoch's last batch: rows are missing or too many.
+        """
+        started = time.perf_counter()
+        try:
+            batch, task = self._next()
+        except BaseException:
+            self.finished = True
+            self._engine.cancel()
+            self._replay.clear()
+            raise
+        finally:
+            self._stats.wait_seconds += time.perf_counter() - started
+            self._stats.seconds = self._spent + time.perf_counter() - self._began
+        batch = self._finalize(batch)
+        self.delivered += 1
+        if self.delivered <= PEEK and not self.at_epoch_end:
+            self._replay.append(private_copy(batch))
+        else:
+            self._replay.clear()
+        return batch
+
+    def _next(self) -> tuple[Any, RunTask]:
+        while self._run is None or self._in_run == len(self._run[0].batch_rows):
+            self._run, self._in_run = None, 0
+            self._run = self._engine.next_run()
+            if self._run is None:
+                raise StopIteration
+        task, batches, error, sizes = self._run
+        batch = next(batches, _END)
+        if batch is _END:
+            assert error is not None
+            raise error
+        if task.first_batch == 0 and self._in_run == 0:
+            self._epoch_rows = 0
+            self._stats.rows_planned += self._planned_rows or 0
+        n_rows = task.batch_rows[self._in_run]
+        self._stats.bytes_delivered += sizes[self._in_run]
+        self._in_run += 1
+        self.epoch = task.epoch
+        self._epoch_rows += n_rows
+        self._stats.rows_delivered += n_rows
+        self._stats.batches_delivered += 1
+        self.at_epoch_end = task.last and self._in_run == len(task.batch_rows)
+        if self.at_epoch_end:
+            self._end_epoch(task)
+        return batch, task
+
+    def _end_epoch(self, task: RunTask) -> None:
+        self._stats.rows_dropped += task.dropped_rows
+        if self._planned_rows is None:
+            self._stats.rows_planned += task.epoch_rows
+        if self._epoch_rows + task.dropped_rows != task.epoch_rows:
+            raise IncompleteEpochError(
+                f"epoch {task.epoch}: {task.epoch_rows} rows were planned, {self._epoch_rows} were gathered and "
+                f"{task.dropped_rows} dropped; please report this with the table's layout"
+            )
+        self._stats.epochs_completed += 1
+
+
+_END = object()
+
+
+class BatchIterator(Iterator[Any]):
+    """What `iter(loader)` gives. A newer one takes its place."""
+
+    def __init__(self, live: Pass, replay: list[Any], engine: Engine) -> None:
+        self._pass, self._replay, self._engine = live, replay, engine
+        self._replaced = False
+
+    def __next__(self) -> Any:
+        if self._replaced:
+            raise RuntimeError("a newer iter() of this loader has taken the place of this iterator")
+        if self._replay:
+            return self._replay.pop(0)
+        if self._pass.finished:
+            raise StopIteration
+        return self._pass.next()
+
+    def replace(self) -> None:
+        """Note that a newer iterator has taken over."""
+        self._replaced = True
+        self._replay.clear()
+
+    def __del__(self) -> None:
+        if not self._replaced and not self._pass.finished and self._pass.delivered > PEEK:
+            self._engine.cancel_soon(self._pass.number)

@@ -1,0 +1,31 @@
+"""Counters of one loader. Each says what it means to the person who reads it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Stats:
+    """Sums over everything that a loader has delivered."""
+
+    rows_planned: int = 0
+    """Rows of the epochs begun; of epochs ended where lengths are unknown before reading."""
+    rows_delivered: int = 0
+    """Rows handed to the training loop, counted where they were gathered."""
+    rows_dropped: int = 0
+    """Rows left out by `drop_last`."""
+    batches_delivered: int = 0
+    bytes_delivered: int = 0
+    """Bytes of the arrays of the batches."""
+    epochs_completed: int = 0
+    wait_seconds: float = 0.0
+    """Time that the training loop waited for batches: near 0 where the loader keeps up."""
+    seconds: float = 0.0
+    """Time from each pass's beginning to its latest batch."""
+
+    def flat(self) -> dict[str, float]:
+        """Return the counters and `rows_per_second` by name."""
+        found = {name: getattr(self, name) for name in self.__slots__}
+        found["rows_per_second"] = self.rows_delivered / self.seconds if self.seconds else 0.0
+        return found
