@@ -21,7 +21,7 @@ _OFFSET_BITS = 32
 _SAMPLE_ROWS = 1024
 
 Lengths = dict[str, tuple[int, int]]
-"""Place of a variable-width leaf → (bytes, values) in the sample."""
+"""Place of a variable-width leaf → (bytes, values as a footer counts them) in the sample."""
 
 
 class Leaf(NamedTuple):
@@ -65,9 +65,10 @@ def sample_lengths(file: DataParquet, row_group: int, schema: pa.Schema) -> Leng
     lengths: Lengths = {}
     for field in schema:
         for chunk in table.column(field.name).chunks:
-            for place, leaf in _variable_arrays(chunk, field.name):
-                n_bytes, n_values = lengths.get(place, (0, 0))
-                lengths[place] = (n_bytes + (pc.sum(pc.binary_length(leaf)).as_py() or 0), n_values + len(leaf))
+            for place, leaf, n_values in _variable_arrays(chunk, field.name):
+                known_bytes, known_values = lengths.get(place, (0, 0))
+                n_bytes = pc.sum(pc.binary_length(leaf)).as_py() or 0
+                lengths[place] = (known_bytes + n_bytes, known_values + n_values)
     return lengths
 
 
@@ -120,16 +121,29 @@ def _bits(kind: pa.DataType) -> int:
     return 0 if kinds.is_null(kind) else int(kind.bit_width)
 
 
-def _variable_arrays(array: pa.Array, place: str) -> Iterator[tuple[str, pa.Array]]:
+def _variable_arrays(array: pa.Array, place: str, absent: int = 0) -> Iterator[tuple[str, pa.Array, int]]:
+    """Yield the leaves with texts or bytes, and how many values a footer would count for them.
+
+    A footer counts one for each list that is empty or NULL.
+
+    Args:
+        array: A column, or what is inside it.
+        place: Where it is.
+        absent: Such lists around it.
+    """
     kind = array.type
     if _variable(kind):
-        yield place, array
+        yield place, array, len(array) + absent
     elif kinds.is_struct(kind):
         for field, child in zip(kind, array.flatten(), strict=True):
-            yield from _variable_arrays(child, f"{place}.{field.name}")
-    elif kinds.is_map(kind):
+            yield from _variable_arrays(child, f"{place}.{field.name}", absent)
+    elif kinds.is_map(kind) or kinds.is_list(kind):
         first, last = (array.offsets[0].as_py(), array.offsets[-1].as_py()) if len(array) else (0, 0)
-        yield from _variable_arrays(array.keys.slice(first, last - first), f"{place}.key")
-        yield from _variable_arrays(array.items.slice(first, last - first), f"{place}.value")
-    elif kinds.is_list(kind):
-        yield from _variable_arrays(array.flatten(), f"{place}.element")
+        lengths = pc.subtract(array.offsets.slice(1), array.offsets.slice(0, len(array)))
+        absent += pc.sum(pc.equal(lengths, 0)).as_py() or 0
+        if kinds.is_map(kind):
+            children = {"key": array.keys, "value": array.items}
+        else:
+            children = {"element": array.values}
+        for name, child in children.items():
+            yield from _variable_arrays(child.slice(first, last - first), f"{place}.{name}", absent)
