@@ -14,6 +14,7 @@ from pyloader_delta.collate.base import DataCollator
 from pyloader_delta.encode.base import Dataset
 from pyloader_delta.engine.core import Engine, Executor
 from pyloader_delta.engine.local import InlineExecutor, ThreadExecutor
+from pyloader_delta.engine.processes import ProcessExecutor
 from pyloader_delta.engine.scheduler import Scheduler
 from pyloader_delta.engine.tasks import Limits
 from pyloader_delta.errors import BudgetError, ConfigError
@@ -293,6 +294,8 @@ class DataLoader(Generic[T_co]):
         )
         if options.workers == "inline":
             return InlineExecutor(stages)
+        if options.workers == "process":
+            return ProcessExecutor(stages, options.n_workers)
         return ThreadExecutor(stages, options.n_workers)
 
     def _limits(self, budget: int) -> Limits:

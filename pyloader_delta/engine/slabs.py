@@ -144,11 +144,13 @@ class SlabPool:
         number = self.find(size_bytes)
         return number if number is not None else self.add(Slab(capacity_for(size_bytes), shared=self._shared))
 
-    def add(self, slab: Slab) -> int:
-        """Take in a slab made elsewhere, as taken; return its number."""
-        self._next += 1
-        self._slabs[self._next] = slab
-        return self._next
+    def add(self, slab: Slab, number: int | None = None) -> int:
+        """Take in a slab made elsewhere, as taken, under a number that its maker chose; return its number."""
+        if number is None:
+            self._next += 1
+            number = self._next
+        self._slabs[number] = slab
+        return number
 
     def touch(self, number: int, size_bytes: int) -> None:
         """Note that so many bytes of a slab were written."""

@@ -1,0 +1,83 @@
+"""Messages between the training process and one worker: pickled objects and descriptors over a socket pair."""
+
+from __future__ import annotations
+
+import array
+import pickle
+import socket
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+_HEADER = struct.Struct("<QI")  # bytes of the message, descriptors with it
+_MAX_FDS = 200  # the kernel takes 253 in one message
+
+
+class Channel:
+    """One end of a socket pair. Both ends belong to processes of one user that trust each other.
+
+    Args:
+        sock: The end; the channel owns it from now on.
+        dumps: Pickles what is sent.
+    """
+
+    def __init__(self, sock: socket.socket, dumps: Callable[[Any], bytes] = pickle.dumps) -> None:
+        self._sock, self._dumps = sock, dumps
+
+    def fileno(self) -> int:
+        """Return the descriptor, for selectors."""
+        return self._sock.fileno()
+
+    def send(self, message: Any, fds: Sequence[int] = ()) -> None:
+        """Send an object, and descriptors that the other end gets duplicates of."""
+        body = self._dumps(message)
+        header = _HEADER.pack(len(body), len(fds))
+        first = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds[:_MAX_FDS]))] if fds else []
+        self._sock.sendmsg([header], first)
+        for start in range(_MAX_FDS, len(fds), _MAX_FDS):
+            more = array.array("i", fds[start : start + _MAX_FDS])
+            self._sock.sendmsg([b"\0"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, more)])
+        self._sock.sendall(body)
+
+    def recv(self) -> tuple[Any, list[int]]:
+        """Return the next object and its descriptors.
+
+        Raises:
+            EOFError: The other end is gone.
+        """
+        header, fds = self._recv_with_fds(_HEADER.size)
+        size, n_fds = _HEADER.unpack(header)
+        while len(fds) < n_fds:
+            fds += self._recv_with_fds(1)[1]
+        body = bytearray(size)
+        view = memoryview(body)
+        while view:
+            n = self._sock.recv_into(view)
+            if not n:
+                raise EOFError("the other end closed in the middle of a message")
+            view = view[n:]
+        return pickle.loads(body), fds  # what the other end of our own socket pair sent
+
+    def shut(self) -> None:
+        """End the channel for both sides, also where a forked process holds copies of its descriptors."""
+        try:
+            self._sock.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # the other side is gone
+
+    def close(self) -> None:
+        """Close this end."""
+        self._sock.close()
+
+    def _recv_with_fds(self, size: int) -> tuple[bytes, list[int]]:
+        found = b""
+        fds: list[int] = []
+        while len(found) < size:
+            part, ancillary, _, _ = self._sock.recvmsg(size - len(found), socket.CMSG_SPACE(4 * (_MAX_FDS + 1)))
+            if not part:
+                raise EOFError("the other end is closed")
+            found += part
+            for level, kind, data in ancillary:
+                if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                    fds += array.array("i", data[: len(data) - len(data) % 4])
+        return found, fds

@@ -1,0 +1,121 @@
+"""Worker processes started without running the main module again, and what is sent to them first."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import cloudpickle
+
+from pyloader_delta.engine.channel import Channel
+from pyloader_delta.errors import ConfigError
+
+_NO_GPU = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "", "ROCR_VISIBLE_DEVICES": ""}
+_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def pickled(stages: Any) -> bytes:
+    """Return the user's objects for a worker; classes of a script, a notebook or a made-up module travel by value.
+
+    Raises:
+        ConfigError: They cannot be pickled; names the attribute and what to do.
+    """
+    with _by_value(_foreign_modules(stages)):
+        try:
+            return cloudpickle.dumps(stages)  # type: ignore[no-any-return]
+        except Exception as error:
+            raise ConfigError(_culprit(stages, error)) from error
+
+
+def launch(start: bytes) -> tuple[subprocess.Popen[bytes], Channel]:
+    """Start a worker. It dies with the thread that calls this, as the kernel's parent-death signal has it."""
+    ours, theirs = socket.socketpair()
+    path = [os.path.abspath(entry) if entry == "" else entry for entry in sys.path if isinstance(entry, str)]
+    code = (
+        f"import sys; sys.path[:] = {path!r}; from pyloader_delta.engine.worker import main; "
+        f"main({theirs.fileno()}, {os.getpid()})"
+    )
+    command = [sys.executable, *subprocess._args_from_interpreter_flags(), "-P", "-c", code]  # type: ignore[attr-defined]
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            pass_fds=(theirs.fileno(),),
+            env=os.environ | _NO_GPU | {name: os.environ.get(name, "1") for name in _ONE_THREAD},
+            process_group=0,  # Ctrl-C in a terminal reaches the parent alone, which ends its workers
+        )
+    except BaseException:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
+    channel = Channel(ours)
+    try:
+        channel.send((start, path, os.getcwd()))
+    except OSError:
+        pass  # it died at once; the caller sees the end of the channel
+    return process, channel
+
+
+def ending(process: subprocess.Popen[bytes]) -> str:
+    """Return how a worker ended, in words."""
+    code = process.returncode
+    if code is None:
+        return "closed its channel"
+    if code < 0:
+        try:
+            return f"was ended by signal {signal.Signals(-code).name}"
+        except ValueError:
+            return f"was ended by signal {-code}"
+    return f"ended with exit code {code}"
+
+
+def _culprit(stages: Any, error: Exception) -> str:
+    advice = "make it in open(), which runs in each worker, or use workers='thread'"
+    for owner in vars(stages).values():
+        for name, value in getattr(owner, "__dict__", {}).items():
+            try:
+                cloudpickle.dumps(value)
+            except Exception as own:
+                return f"{type(owner).__name__}.{name} cannot be sent to worker processes ({own}): {advice}"
+    return f"the reader, dataset or collator cannot be sent to worker processes ({error}): {advice}"
+
+
+def _foreign_modules(stages: Any) -> list[Any]:
+    """Return the modules of the objects' classes that a worker could not import, or would import from another file."""
+    names = {kind.__module__ for owner in vars(stages).values() for kind in type(owner).__mro__}
+    modules = [sys.modules[name] for name in sorted(names - {"__main__", "builtins"}) if name in sys.modules]
+    return [module for module in modules if not _importable(module)]
+
+
+def _importable(module: Any) -> bool:
+    top = module.__name__.partition(".")[0]
+    if top in sys.builtin_module_names or top in sys.stdlib_module_names:
+        return True
+    for finder in sys.meta_path:
+        find = getattr(finder, "find_spec", None)
+        spec: importlib.machinery.ModuleSpec | None = find(top, None) if find is not None else None
+        if spec is not None:
+            origin, loaded = spec.origin, getattr(sys.modules.get(top), "__file__", None)
+            return origin is None or loaded is None or os.path.samefile(origin, loaded)
+    return False
+
+
+@contextmanager
+def _by_value(modules: list[Any]) -> Iterator[None]:
+    known = set(cloudpickle.list_registry_pickle_by_value())
+    added = [module for module in modules if module.__name__ not in known]
+    for module in added:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        for module in added:
+            cloudpickle.unregister_pickle_by_value(module)

@@ -1,0 +1,281 @@
+"""The executor of worker processes: one thread starts them, hears them, replaces the dead and ends them all."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import selectors
+import subprocess
+import threading
+import weakref
+from collections import Counter
+from typing import Any
+
+from pyloader_delta.engine.channel import Channel
+from pyloader_delta.engine.core import Engine, Executor
+from pyloader_delta.engine.launch import ending, launch, pickled
+from pyloader_delta.engine.slabs import Slab
+from pyloader_delta.engine.tasks import ReadTask, RunTask, Task
+from pyloader_delta.engine.work import StagesLike
+from pyloader_delta.errors import WorkerDied
+
+_GRACE_S = 2.0  # a worker that is told to end may take this long, its user's close() included; kill comes next
+_EXIT_S = 5.0
+_START_DEATHS = 2  # workers that die before their first task, in a row, until it is an error
+_SPARE = 1 << 16  # bytes beyond a read's estimate that its slab should have: an Arrow stream's own
+
+
+class _Member:
+    """One worker process."""
+
+    def __init__(self, process: subprocess.Popen[bytes], channel: Channel) -> None:
+        self.process, self.channel = process, channel
+        self.ready = False
+        self.slabs: set[int] = set()
+        """Slabs that it has mapped."""
+        self.granted: int | None = None
+        """The slab that its task may fill."""
+        self.pinned: list[int] = []
+        """Slabs that its task reads from."""
+
+
+class ProcessExecutor(Executor):
+    """Workers that are processes. Blocks and batches travel through shared slabs, only their descriptions as messages.
+
+    Args:
+        stages: The user's objects; pickled now.
+        n_workers: Workers, >= 1.
+
+    Raises:
+        ConfigError: The user's objects cannot be pickled.
+    """
+
+    shared = True
+
+    def __init__(self, stages: StagesLike, n_workers: int) -> None:
+        self.n_workers = n_workers
+        self._start_message = pickled(stages)
+        self._members: dict[int, _Member] = {}
+        self._pins: Counter[int] = Counter()
+        self._doomed: set[int] = set()
+        self._run_bytes = 0
+        self._closing = False
+        self._start_deaths = 0
+        self._thread: threading.Thread | None = None
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        _live.add(self)
+
+    # Under the engine's lock ----------------------------------------------------------------------------------------
+
+    def start(self, engine: Engine) -> None:
+        self._engine = engine
+        self._thread = threading.Thread(target=self._pump, name="pyloader_delta-processes", daemon=True)
+        self._thread.start()
+
+    def available(self, worker: int) -> bool:
+        """Whether a worker has started and can take tasks."""
+        member = self._members.get(worker)
+        return member is not None and member.ready
+
+    def submit(self, worker: int, number: int, task: Task) -> None:
+        member, pool = self._members[worker], self._engine.pool
+        refs: list[list[tuple[int, int]]] = []
+        if isinstance(task, RunTask):
+            refs = [[self._engine.blocks[read] for read in segment.reads] for segment in task.segments]
+            member.pinned = [slab for window in refs for slab, _ in window]
+            self._pins.update(member.pinned)
+            member.granted = pool.find(self._run_bytes)
+        else:
+            member.granted = pool.find(task.size_bytes + _SPARE)
+        needed = set(member.pinned) | ({member.granted} if member.granted is not None else set())
+        new = sorted(needed - member.slabs)
+        member.slabs |= needed
+        message = (number, task, refs, member.granted, [(slab, pool[slab].capacity) for slab in new])
+        try:
+            member.channel.send(message, [fd for slab in new if (fd := pool[slab].fd) is not None])
+        except OSError:
+            pass  # it died; the pump sees the end of its channel and gives the task to another
+
+    def discard(self, block: tuple[int, int]) -> None:
+        slab, _ = block
+        if self._pins[slab]:
+            self._doomed.add(slab)
+        else:
+            self._engine.pool.give(slab)
+
+    def wait(self, changed: threading.Condition, timeout_s: float | None) -> None:
+        changed.wait(timeout_s)
+
+    def retire(self, worker: int) -> None:
+        member = self._members.get(worker)
+        if member is not None:
+            member.process.kill()
+
+    # Without it -----------------------------------------------------------------------------------------------------
+
+    def nudge(self) -> None:
+        try:
+            os.eventfd_write(self._wake, 1)
+        except OSError:
+            pass  # closed meanwhile
+
+    def close(self, *, wait: bool) -> None:
+        self._closing = True
+        self.nudge()
+        if wait and self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(_GRACE_S + _EXIT_S)
+
+    def after_fork(self) -> None:
+        """Let go of the parent's descriptors in a forked child: ends of channels must not stay open there."""
+        for member in self._members.values():
+            member.channel.close()
+
+    # The pump's thread ----------------------------------------------------------------------------------------------
+
+    def _pump(self) -> None:
+        engine = self._engine
+        selector = selectors.DefaultSelector()
+        selector.register(self._wake, selectors.EVENT_READ)
+        try:
+            for worker in range(self.n_workers):
+                self._launch(worker, selector)
+            while not self._closing:
+                for key, _ in selector.select():
+                    if key.data is None:
+                        os.eventfd_read(self._wake)
+                        if not self._closing:
+                            with engine.changed:
+                                engine.look_after()
+                    else:
+                        self._hear(key.data, selector)
+                del key  # an object in a frame that sleeps would stay alive
+        except BaseException as error:
+            with engine.changed:
+                engine.fail(error)
+        finally:
+            self._end_all()
+            selector.close()
+            os.close(self._wake)
+
+    def _launch(self, worker: int, selector: selectors.BaseSelector) -> None:
+        process, channel = launch(self._start_message)
+        with self._engine.changed:
+            self._members[worker] = _Member(process, channel)
+        selector.register(channel, selectors.EVENT_READ, worker)
+
+    def _hear(self, worker: int, selector: selectors.BaseSelector) -> None:
+        member = self._members[worker]
+        try:
+            message, fds = member.channel.recv()
+        except (EOFError, OSError):
+            selector.unregister(member.channel)
+            self._bury(worker, member)
+            if not self._closing and self._start_deaths < _START_DEATHS:
+                self._launch(worker, selector)
+            return
+        with self._engine.changed:
+            self._take_in(worker, member, message, fds)
+            self._engine.look_after()
+
+    def _take_in(self, worker: int, member: _Member, message: Any, fds: list[int]) -> None:
+        engine, word = self._engine, message[0]
+        if word == "ready":
+            member.ready = True
+            self._start_deaths = 0
+            return
+        if word == "broken":
+            self._start_deaths = _START_DEATHS
+            engine.fail(pickle.loads(message[1]))
+            return
+        self._unpin(member)
+        task, _ = engine._busy[worker]
+        number = message[1]
+        if word == "read failed":
+            self._return_grant(member, None)
+            assert isinstance(task, ReadTask)
+            engine.read_failed(worker, number, task, pickle.loads(message[3]))
+        elif word == "read":
+            _, _, _, rows, size, types, slab, made = message
+            self._adopt(member, slab, made, fds, size)
+            assert isinstance(task, ReadTask)
+            engine.read_finished(worker, number, task, (slab, size), rows, size, types)
+        else:
+            _, _, _, packed, slab, made, seconds, problem = message
+            packed = pickle.loads(packed)
+            if slab is not None:
+                self._adopt(member, slab, made, fds, packed.size_bytes)
+                self._run_bytes = packed.size_bytes
+            else:
+                self._return_grant(member, None)
+            assert isinstance(task, RunTask)
+            error = None if problem is None else pickle.loads(problem)
+            engine.run_finished(worker, number, task, packed, slab, seconds, error)
+
+    def _adopt(self, member: _Member, slab: int, capacity: int | None, fds: list[int], size: int) -> None:
+        """Take a filled slab from a worker; the one it was granted goes back if it is another."""
+        pool = self._engine.pool
+        if capacity is not None:
+            pool.add(Slab(capacity, shared=True, fd=fds[0]), slab)
+            member.slabs.add(slab)
+        pool.touch(slab, size)
+        self._return_grant(member, slab)
+
+    def _return_grant(self, member: _Member, used: int | None) -> None:
+        if member.granted is not None and member.granted != used:
+            self._engine.pool.give(member.granted)
+        member.granted = None
+
+    def _unpin(self, member: _Member) -> None:
+        for slab in member.pinned:
+            self._pins[slab] -= 1
+            if not self._pins[slab]:
+                del self._pins[slab]
+                if slab in self._doomed:
+                    self._doomed.remove(slab)
+                    self._engine.pool.give(slab)
+        member.pinned = []
+
+    def _bury(self, worker: int, member: _Member) -> None:
+        """Take note of a worker's end; its task is given to another."""
+        member.channel.close()
+        _end(member.process, _EXIT_S)
+        how = ending(member.process)
+        with self._engine.changed:
+            if not member.ready and not self._closing:
+                self._start_deaths += 1
+                if self._start_deaths >= _START_DEATHS:
+                    self._engine.fail(WorkerDied(f"worker {worker} {how} while it started"))
+            self._unpin(member)
+            self._return_grant(member, None)
+            del self._members[worker]
+            self._engine.worker_lost(worker, how)
+            self._engine.look_after()
+
+    def _end_all(self) -> None:
+        with self._engine.changed:
+            members = list(self._members.values())
+            self._members.clear()
+        for member in members:
+            member.channel.shut()
+        for member in members:
+            _end(member.process, _GRACE_S)
+            member.channel.close()
+
+
+def _end(process: subprocess.Popen[bytes], patience_s: float) -> None:
+    try:
+        process.wait(patience_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+_live: weakref.WeakSet[ProcessExecutor] = weakref.WeakSet()
+
+
+def _close_in_child() -> None:
+    for executor in list(_live):
+        executor.after_fork()
+
+
+os.register_at_fork(after_in_child=_close_in_child)

@@ -1,0 +1,204 @@
+"""A worker process: carries out tasks for its parent, and never outlives it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pickle
+import select
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections import OrderedDict
+from typing import Any
+
+import cloudpickle
+import pyarrow as pa
+
+from pyloader_delta.engine.channel import Channel
+from pyloader_delta.engine.gather import WindowBlocks
+from pyloader_delta.engine.pack import lay_out, write
+from pyloader_delta.engine.slabs import Slab, capacity_for
+from pyloader_delta.engine.tasks import ReadTask, RunTask
+from pyloader_delta.engine.work import Blocks, Workshop
+from pyloader_delta.errors import ContractError, StageError
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_WINDOWS_OPEN = 3
+
+BlockRef = tuple[int, int]
+"""(slab, bytes from its start that hold an Arrow stream)."""
+
+
+def main(fd: int, parent: int) -> None:
+    """Run until the parent closes the channel or dies."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle: it ends its workers
+    _die_with(parent)
+    channel = Channel(socket.socket(fileno=fd))
+    os.register_at_fork(after_in_child=channel.close)  # the parent waits for the end of this channel, not of a copy
+    try:
+        (start, path, cwd), _ = channel.recv()
+        sys.path[:] = path
+        os.chdir(cwd)
+        worker = _Worker(channel, start)
+    except EOFError:
+        return
+    except BaseException as error:
+        channel.send(("broken", portable(error)))
+        return
+    channel.send(("ready",))
+    try:
+        worker.work()
+    except (EOFError, ConnectionError):
+        pass  # the parent has closed
+    finally:
+        worker.close()
+
+
+class _Worker:
+    """One worker's slabs and its copy of the user's objects."""
+
+    def __init__(self, channel: Channel, start: bytes) -> None:
+        pa.set_cpu_count(1)
+        stages = pickle.loads(start)  # the user's own objects, sent by the parent
+        stages.seeds_globals = True
+        self._channel, self._workshop = channel, Workshop(stages)
+        self._slabs: dict[int, Slab] = {}
+        self._made = 0
+        self._windows: OrderedDict[tuple[int, ...], WindowBlocks] = OrderedDict()
+
+    def work(self) -> None:
+        """Carry out tasks until the channel ends."""
+        while True:
+            message, fds = self._channel.recv()
+            number, task, windows, granted, new = message
+            for (slab, capacity), fd in zip(new, fds, strict=True):
+                self._slabs[slab] = Slab(capacity, shared=True, fd=fd)
+            done = self._read(number, task, granted) if isinstance(task, ReadTask) else self._run(
+                number, task, windows, granted
+            )  # fmt: skip
+            del message, task, windows
+            self._channel.send(*done)
+
+    def close(self) -> None:
+        """Close the user's objects."""
+        self._workshop.close()
+
+    def _read(self, number: int, task: ReadTask, granted: int | None) -> tuple[Any, list[int]]:
+        try:
+            blocks = self._workshop.read(task)
+            size = _stream_size(blocks)
+            slab, made, fds = self._slab(size, granted)
+            _write_stream(blocks, self._slabs[slab])
+        except BaseException as error:
+            return ("read failed", number, task.number, portable(error)), []
+        return ("read", number, task.number, blocks.rows, size, blocks.types, slab, made), fds
+
+    def _run(
+        self, number: int, task: RunTask, refs: list[list[BlockRef]], granted: int | None
+    ) -> tuple[Any, list[int]]:
+        error: BaseException | None
+        try:
+            windows = [
+                self._window(number, segment.reads, blocks) for segment, blocks in zip(task.segments, refs, strict=True)
+            ]
+            made = self._workshop.run(task, windows)
+            packed, parts, seconds, error = lay_out(made.parts), made.parts, made.seconds, made.error
+        except BaseException as raised:
+            packed, parts, seconds, error = lay_out([]), [], 0.0, raised
+        try:
+            text = cloudpickle.dumps(packed, protocol=5)
+        except Exception as raised:
+            error = ContractError(f"collate_batch returned something that cannot be pickled: {raised}")
+            packed, parts = lay_out([]), []
+            text = cloudpickle.dumps(packed, protocol=5)
+        problem = None if error is None else portable(error)
+        slab, new, fds = None, None, []
+        if packed.size_bytes:
+            slab, new, fds = self._slab(packed.size_bytes, granted)
+            write(packed, parts, self._slabs[slab].array)
+        return ("run", number, task.number, text, slab, new, seconds, problem), fds
+
+    def _slab(self, size: int, granted: int | None) -> tuple[int, int | None, list[int]]:
+        """Return a slab that takes so many bytes: (its number, its capacity and descriptor if it is new)."""
+        if granted is not None and self._slabs[granted].capacity >= size:
+            return granted, None, []
+        slab = Slab(capacity_for(size), shared=True)
+        self._made += 1
+        number = (os.getpid() << 32) + self._made  # no other worker's: numbers are the pool's names for all of them
+        self._slabs[number] = slab
+        assert slab.fd is not None
+        return number, slab.capacity, [slab.fd]
+
+    def _window(self, number: int, reads: tuple[int, ...], refs: list[BlockRef]) -> WindowBlocks:
+        key = (number, *reads)
+        window = self._windows.get(key)
+        if window is None:
+            batches = [batch for slab, size in refs for batch in _open_stream(self._slabs[slab], size)]
+            window = self._windows[key] = WindowBlocks(batches, missing_as_none=self._workshop.missing_as_none)
+            while len(self._windows) > _WINDOWS_OPEN:
+                self._windows.popitem(last=False)
+        self._windows.move_to_end(key)
+        return window
+
+
+def portable(error: BaseException) -> bytes:
+    """Return an error pickled with the worker's traceback as a note; a StageError with its text where it cannot be.
+
+    `__cause__` does not survive pickling, so its text is in that traceback.
+    """
+    text = "".join(traceback.format_exception(error)).rstrip()
+    error.add_note(f"in worker process {os.getpid()}:\n{text}")
+    try:
+        pickled = cloudpickle.dumps(error)
+        if type(pickle.loads(pickled)) is type(error):
+            return pickled  # type: ignore[no-any-return]
+    except BaseException:  # noqa: S110  # a user's own __reduce__ may raise anything
+        pass
+    substitute = StageError(f"{type(error).__name__}: {error}")
+    for note in error.__notes__:
+        substitute.add_note(note)
+    return cloudpickle.dumps(substitute)  # type: ignore[no-any-return]
+
+
+def _stream_size(blocks: Blocks) -> int:
+    sink = pa.MockOutputStream()
+    _stream(blocks, sink)
+    return int(sink.size())
+
+
+def _write_stream(blocks: Blocks, slab: Slab) -> None:
+    _stream(blocks, pa.FixedSizeBufferWriter(pa.py_buffer(slab.map)))
+
+
+def _stream(blocks: Blocks, sink: Any) -> None:
+    for batch in blocks.batches:
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+
+
+def _open_stream(slab: Slab, size: int) -> list[pa.RecordBatch]:
+    source = pa.BufferReader(pa.py_buffer(slab.map).slice(0, size))
+    batches = []
+    while source.tell() < size:
+        batches += list(pa.ipc.open_stream(source))
+    return batches
+
+
+def _die_with(parent: int) -> None:
+    """End this process when the parent ends, however it ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+    watched = os.pidfd_open(parent)
+
+    def watch() -> None:
+        ended = select.poll()
+        ended.register(watched, select.POLLIN)
+        ended.poll()
+        os._exit(1)
+
+    threading.Thread(target=watch, name="pyloader_delta-parent-watch", daemon=True).start()
+
