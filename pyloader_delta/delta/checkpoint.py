@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pyloader_delta.delta.commit import num_records
+from pyloader_delta.delta.commit import NUM_RECORDS, num_records
 from pyloader_delta.errors import TableError
 
 _ALWAYS = ("add.path", "add.size", "add.modificationTime", "add.partitionValues", "protocol", "metaData")
@@ -75,23 +75,36 @@ def _add(checkpoint: Checkpoint, file: pq.ParquetFile, row_group: int) -> None:
     if not n_adds:
         return
 
-    def values(*names: str) -> list[Any]:
-        column = adds
+    def column(*names: str) -> pa.ChunkedArray:
+        found = adds
         for name in names:
-            column = None if column is None else _child(column, name)
-        return [None] * n_adds if column is None else column.filter(live).to_pylist()
+            found = None if found is None else _child(found, name)
+        return pa.chunked_array([pa.nulls(n_adds)]) if found is None else found.filter(live)
 
-    checkpoint.paths += values("path")
-    checkpoint.sizes += values("size")
-    checkpoint.times += values("modificationTime")
-    checkpoint.partition_values += [value or [] for value in values("partitionValues")]
-    checkpoint.deletion_vectors += values("deletionVector")
-    n_rows = values("stats_parsed", "numRecords")
-    if None in n_rows:  # statistics as text are often most of a checkpoint, so they are read only if needed
+    checkpoint.paths += column("path").to_pylist()
+    checkpoint.sizes += column("size").to_pylist()
+    checkpoint.times += column("modificationTime").to_pylist()
+    checkpoint.partition_values += [value or [] for value in column("partitionValues").to_pylist()]
+    checkpoint.deletion_vectors += column("deletionVector").to_pylist()
+    n_rows = column("stats_parsed", "numRecords")
+    if n_rows.null_count:  # statistics as text are often most of a checkpoint, so they are read only if needed
         text = file.read_row_group(row_group, columns=["add.stats"], use_threads=False)
         adds = _child(text, "add")
-        n_rows = [num_records(stats) if n is None else n for n, stats in zip(n_rows, values("stats"), strict=True)]
-    checkpoint.n_rows += n_rows
+        checkpoint.n_rows += _n_rows(n_rows.to_pylist(), column("stats"))
+    else:
+        checkpoint.n_rows += n_rows.to_pylist()
+
+
+def _n_rows(known: list[int | None], stats: pa.ChunkedArray) -> list[int | None]:
+    """Return the known numbers, completed from statistics as text."""
+    if pa.types.is_null(stats.type):
+        return known
+    quick = pc.struct_field(pc.extract_regex(stats, pattern=f"^{NUM_RECORDS}"), "n").cast(pa.int64()).to_pylist()
+    slow = {i: num_records(stats[i].as_py()) for i, n in enumerate(quick) if n is None}
+    return [
+        slow.get(i) if n is None and m is None else m if n is None else n
+        for i, (n, m) in enumerate(zip(known, quick, strict=True))
+    ]
 
 
 def _rows(table: pa.Table, name: str) -> list[dict[str, Any]]:

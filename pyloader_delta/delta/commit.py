@@ -10,7 +10,7 @@ from typing import Any
 from pyloader_delta.errors import TableError
 
 # Every writer puts numRecords first; only then the rest, often large, need not be parsed.
-_NUM_RECORDS = re.compile(r'\s*\{\s*"numRecords"\s*:\s*(\d+)\s*[,}]')
+NUM_RECORDS = r'\s*\{\s*"numRecords"\s*:\s*(?P<n>\d{1,18})\s*[,}]'
 _SPACE = re.compile(r"\s*")
 
 
@@ -38,7 +38,7 @@ def num_records(stats: object) -> int | None:
     """Return `numRecords` of an add's statistics; None where they have none or are no valid JSON."""
     if not isinstance(stats, str):
         return None
-    if found := _NUM_RECORDS.match(stats):
+    if found := re.match(NUM_RECORDS, stats):
         return int(found[1])
     try:
         parsed = json.loads(stats)

@@ -38,7 +38,7 @@ def data_path(table: str, path: str) -> str:
         path: `path` of an action in the log.
     """
     if "%" not in path and ":" not in path and not path.startswith("/"):
-        return f"{table.rstrip('/')}/{path}"
+        return f"{table}/{path}" if table != "/" else f"/{path}"
     if found := _FILE.match(path):
         return unquote(path[found.end() :])
     if _SCHEME.match(path):
@@ -48,5 +48,5 @@ def data_path(table: str, path: str) -> str:
 
 def scheme(path: str) -> str | None:
     """Return the scheme of what `data_path` gave; None for a local path."""
-    found = _SCHEME.match(path)
+    found = None if path.startswith("/") else _SCHEME.match(path)
     return found[1] if found else None

@@ -13,6 +13,9 @@ from pyloader_delta.delta.log import Listing, Segment
 from pyloader_delta.delta.paths import data_path
 from pyloader_delta.errors import TableError
 
+PartitionValues = tuple[tuple[str, str | None], ...]
+"""(name, value), both as the log spells them."""
+
 _Key = tuple[str, str | None]
 
 
@@ -23,7 +26,7 @@ class Add(NamedTuple):
     """Absolute and decoded; the URI itself if it lies on another store."""
     size_bytes: int
     modification_time_ms: int
-    partition_values: Mapping[str, str | None]
+    partition_values: PartitionValues
     n_rows: int | None
     deletion_vector: str | None
     """Id of its deletion vector."""
@@ -92,7 +95,7 @@ def _replay(table: str, log: str, segment: Segment, listing: Listing) -> State:
             keys, checkpoint.sizes, checkpoint.times, checkpoint.partition_values, checkpoint.n_rows, strict=True
         )
         live += [
-            Add(key[0], size or 0, time or 0, dict(values), n_rows, key[1])
+            Add(key[0], size or 0, time or 0, tuple(values), n_rows, key[1])
             for key, size, time, values, n_rows in rest
             if key not in gone
         ]
@@ -144,6 +147,11 @@ def _vector_id(vector: Mapping[str, Any] | None) -> str | None:
 
 
 def _from_commit(key: _Key, add: Mapping[str, Any]) -> Add:
-    values = add.get("partitionValues") or {}
+    values = tuple((add.get("partitionValues") or {}).items())
+    if wrong := [pair for pair in values if not isinstance(pair[1], str | None)]:
+        name, value = wrong[0]
+        raise TableError(
+            f"the log states {value!r} as the value of partition column {name!r} for {key[0]}: it is broken"
+        )
     size, time = add.get("size") or 0, add.get("modificationTime") or 0
     return Add(key[0], size, time, values, num_records(add.get("stats")), key[1])

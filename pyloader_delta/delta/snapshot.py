@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from pyloader_delta.delta.paths import scheme, table_path
 from pyloader_delta.delta.protocol import check_protocol, refuse_deletion_vector
-from pyloader_delta.delta.replay import Add, State, replay
+from pyloader_delta.delta.replay import Add, PartitionValues, State, replay
 from pyloader_delta.delta.schema import arrow_schema
 from pyloader_delta.errors import TableError
 from pyloader_delta.values import DataFile, Snapshot
@@ -36,7 +36,8 @@ def load_snapshot(uri: str, version: int | None = None) -> Snapshot:
     check_protocol(table, state.protocol, state.metadata)
     schema = arrow_schema(state.metadata["schemaString"])
     partition_columns = _partition_columns(table, state, schema)
-    files = [_data_file(table, add, partition_columns) for add in state.adds]
+    make = _Files(table, partition_columns)
+    files = [make.file(add) for add in state.adds]
     files.sort(key=lambda file: (file.modification_time_ms, file.path))
     if len({file.path for file in files}) != len(files):
         raise TableError(f"{table} lists a file twice at version {state.version}: its log is broken")
@@ -60,20 +61,36 @@ def _partition_columns(table: str, state: State, schema: pa.Schema) -> dict[str,
     return {name: by_lower[name.lower()] for name in names}
 
 
-def _data_file(table: str, add: Add, partition_columns: Mapping[str, str]) -> DataFile:
-    if add.deletion_vector is not None:
-        raise refuse_deletion_vector(table, add.path)
-    if foreign := scheme(add.path):
-        raise TableError(
-            f"{table} has a file at {foreign}://, which is not supported yet: {add.path}; copy the table into one place"
-        )
-    values = tuple((column, _value(table, add, name)) for name, column in partition_columns.items())
-    return DataFile(add.path, add.size_bytes, add.modification_time_ms, add.n_rows, values)
+class _Files:
+    """Makes data files of adds. Most share their partition values with many others, so each set is translated once."""
 
+    def __init__(self, table: str, partition_columns: Mapping[str, str]) -> None:
+        self._table = table
+        self._partition_columns = partition_columns
+        self._translated: dict[PartitionValues, PartitionValues] = {}
 
-def _value(table: str, add: Add, name: str) -> str | None:
-    found = [value for spelled, value in add.partition_values.items() if spelled.lower() == name.lower()]
-    if len(found) == 1 and (found[0] is None or isinstance(found[0], str)):
+    def file(self, add: Add) -> DataFile:
+        if add.deletion_vector is not None:
+            raise refuse_deletion_vector(self._table, add.path)
+        if foreign := scheme(add.path):
+            raise TableError(
+                f"{self._table} has a file at {foreign}://, which is not supported yet: {add.path}; "
+                "copy the table into one place"
+            )
+        values = self._translated.get(add.partition_values)
+        if values is None:
+            columns = self._partition_columns.items()
+            values = tuple((column, self._value(add, name)) for name, column in columns)
+            self._translated[add.partition_values] = values
+        return DataFile(add.path, add.size_bytes, add.modification_time_ms, add.n_rows, values)
+
+    def _value(self, add: Add, name: str) -> str | None:
+        values = dict(add.partition_values)
+        if name in values:
+            return values[name]
+        found = [value for spelled, value in values.items() if spelled.lower() == name.lower()]
+        if len(found) != 1:
+            raise TableError(
+                f"{self._table} states no value of partition column {name!r} for {add.path}: its log is broken"
+            )
         return found[0]
-    stated = f"states {found[0]!r} as the" if found else "states no"
-    raise TableError(f"{table} {stated} value of partition column {name!r} for {add.path}: its log is broken")

@@ -69,10 +69,12 @@ class DeltaDataReader(DataReader[T_co]):
         committed since. Another reader sees the table as it then is.
 
         Raises:
-            ConfigError: `columns` or `version` is wrong.
+            ConfigError: `root`, `columns` or `version` is wrong.
             TableError: There is no such table or version, or it needs a feature that is not supported.
             ReadError: A data file is missing or corrupt.
         """
+        if not isinstance(root, str | os.PathLike):
+            raise ConfigError(f"root_dir must be the path or URI of a table, got {root!r}")
         root, version = table_path(os.fspath(root)), _checked_version(self.version)
         known = self._pin
         if known is not None and known.request == (root, version):

@@ -315,11 +315,11 @@ def test_a_file_that_is_listed_twice_is_refused(hand):
         live(table)
 
 
-@pytest.mark.parametrize(("values", "text"), [({}, "states no value"), ({"p": 1}, "states 1 as the value")])
+@pytest.mark.parametrize(("values", "text"), [({}, "no"), ({"p": 1}, "1 as the")])
 def test_a_file_without_its_partition_value_is_refused(hand, values, text):
     table = hand.table()
     table.commit(0, hand.protocol, hand.metadata(("p",), x="long", p="long"), hand.add("a", **values))
-    with pytest.raises(TableError, match=f"{text} of partition column 'p' for {table}/a"):
+    with pytest.raises(TableError, match=f"states {text} .*value of partition column 'p' for {table}/a"):
         live(table)
 
 

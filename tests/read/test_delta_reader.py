@@ -279,6 +279,16 @@ def test_a_wrong_version_is_refused(numbers, version):
         DeltaDataReader(version=version).chunks(numbers)
 
 
+@pytest.mark.parametrize("root", [None, 3, ["t"]])
+def test_a_root_that_is_no_path_is_refused(root):
+    with pytest.raises(ConfigError, match="root_dir must be the path or URI of a table, got"):
+        DeltaDataReader().chunks(root)
+
+
+def test_a_path_object_names_a_table(numbers):
+    assert DeltaDataReader().chunks(Path(numbers)) == DeltaDataReader().chunks(numbers)
+
+
 def test_an_unknown_version_names_those_that_there_are(numbers):
     with pytest.raises(TableError, match=r"has no version 5; versions 0\.\.1 can be asked for"):
         DeltaDataReader(version=5).chunks(numbers)
