@@ -174,7 +174,7 @@ def main() -> None:
     print("\n" + summary(results, footprints))
     if wrong:
         raise SystemExit("\n".join(["", *wrong]))
-    print("\nRows delivered, rows planned and live rows of the log agree, and both models reach their goals.")
+    print("\nRows delivered, rows planned and live rows of the log agree, and each model reaches its goal.")
 
 
 if __name__ == "__main__":

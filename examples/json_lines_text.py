@@ -75,6 +75,7 @@ vocab_file.write_text("\n".join(["<pad>", *GOOD, *BAD, *PLAIN]), encoding="utf-8
 print(f"reviews: {n_train} to train on, {n_test} to test on")
 
 torch.manual_seed(0)
+torch.set_num_threads(1)  # the model is tiny; the other core is for the workers
 dataset = TextDataset(str(vocab_file), max_seq_len=20)
 model = ReviewModel(n_words=len(dataset.stoi))
 optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
