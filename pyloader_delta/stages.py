@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from pyloader_delta.collate.base import DataCollator
@@ -14,7 +15,7 @@ from pyloader_delta.errors import ContractError, LoaderError, ReadError
 from pyloader_delta.read.base import DataReader
 from pyloader_delta.read.columns import to_batches
 from pyloader_delta.rng import key_rng, seed_globals
-from pyloader_delta.values import Chunk, Columns
+from pyloader_delta.values import Chunk, Columns, Group
 
 
 class Stages:
@@ -40,6 +41,11 @@ class Stages:
     def missing_as_none(self) -> bool:
         """Whether a column that a file lacks is None there."""
         return self.reader.missing_as_none
+
+    @property
+    def passes_numbers(self) -> bool:
+        """Whether gathered numbers may reach the batches as they are."""
+        return self.dataset.input_format == "numpy"
 
     def open(self) -> None:
         """Open all three."""
@@ -75,6 +81,10 @@ class Stages:
             sizes = batch_rows[first : first + self.group]
             number = first_batch + first
             features = self._encode(inputs.cut(start, start + sum(sizes)), sum(sizes), (self.seed, epoch, number))
+            if len(sizes) > 1 and self.collator.rowwise and all(type(v) is np.ndarray for v in features.values()):
+                yield self._collated_group(features, tuple(sizes), (self.seed, epoch, number))
+                start += sum(sizes)
+                continue
             end = 0
             for i, n_rows in enumerate(sizes):
                 part = features if len(sizes) == 1 else _cut(features, end, end + n_rows)
@@ -93,6 +103,16 @@ class Stages:
             error.add_note(f"in {name}.batch_encode")
             raise
         return checked_features(features, n_rows, name)
+
+    def _collated_group(self, features: Any, rows: tuple[int, ...], key: tuple[int, ...]) -> Group:
+        """Collate several batches as one; the engine cuts them."""
+        arrays, n_rows = self._collate(features, key), sum(rows)
+        if type(arrays) is dict and all(type(a) is np.ndarray and len(a) == n_rows for a in arrays.values()):
+            return Group(arrays, rows)
+        raise ContractError(
+            f"{_name(self.collator)} is rowwise, so collate_batch must return a dict of arrays with one row for each of "
+            f"the {n_rows} rows it got"
+        )
 
     def _collate(self, features: Any, key: tuple[int, ...]) -> Any:
         key_rng(self.collator, ("collate", *key))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
@@ -95,6 +96,15 @@ class Columns:
     values where files disagree on a column's type; an Arrow array for all else."""
     n_rows: int
     """Number of rows, >= 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Several batches collated as one: each array holds the rows of all of them."""
+
+    arrays: dict[str, NDArray[Any]]
+    rows: tuple[int, ...]
+    """Rows of each batch; all but the last are equal."""
 
 
 class EpochLike(Protocol):

@@ -16,6 +16,10 @@ class DataCollator(ABC, Generic[T_co]):
     rng: ClassVar[Any] = KeyedRng()
     """numpy.random.Generator keyed by (seed, epoch, batch): the same for any number of workers."""
 
+    rowwise: bool = False
+    """A promise that a row's place in the arrays depends on that row alone: where the dataset's encoding is rowwise as
+    well, several batches may then be collated as one and cut afterwards."""
+
     @abstractmethod
     def collate_batch(self, features: Any) -> Any:
         """Return the batch; runs in a worker.

@@ -20,6 +20,11 @@ class NumpyDataCollator(DataCollator[T_co]):
     equally long lists of numbers become a second axis.
     """
 
+    @property
+    def rowwise(self) -> bool:  # type: ignore[override]
+        """Whether batches may be collated as one: unless a subclass has a `collate_batch` of its own."""
+        return type(self).collate_batch.__module__.startswith("pyloader_delta.")
+
     def collate_batch(self, features: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         """Return name → array, first axis rows.
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyloader_delta.engine.pack import Packed, unpack
+from pyloader_delta.engine.pack import EMPTY, Packed, unpack
 from pyloader_delta.engine.scheduler import Scheduler
 from pyloader_delta.engine.slabs import ALIGNMENT, Lease, SlabPool
 from pyloader_delta.engine.tasks import ReadTask, RunTask, Task
@@ -221,7 +221,7 @@ class Engine:
                 if isinstance(task, ReadTask):
                     self.scheduler.read_failed(worker, task, error)
                 else:
-                    self._outcomes[task.number] = Outcome(task, Packed((), (), 0), None, error)
+                    self._outcomes[task.number] = Outcome(task, EMPTY, None, error)
                     self.scheduler.run_done(worker, task, 0, 0.0)
         self.scheduler.lost(worker)
 

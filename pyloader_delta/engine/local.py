@@ -9,10 +9,13 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pyloader_delta.engine.core import Engine, Executor
-from pyloader_delta.engine.gather import WindowBlocks
-from pyloader_delta.engine.pack import lay_out, write
+from pyloader_delta.engine.pack import EMPTY, Tray
 from pyloader_delta.engine.tasks import ReadTask, RunTask, Task
+from pyloader_delta.engine.window import WindowBlocks
 from pyloader_delta.engine.work import Blocks, StagesLike, Workshop
 
 _JOIN_TIMEOUT_S = 5.0
@@ -164,27 +167,40 @@ def _run(engine: Engine, workshop: Workshop, worker: int, number: int, task: Run
             with engine.changed:
                 held = engine.held(number, segment.reads)
             if held is None:  # the pass ended meanwhile
-                return lambda: engine.run_finished(worker, number, task, lay_out([]), None, 0.0, None)
-            windows.append(_opened(held, workshop))
+                return lambda: engine.run_finished(worker, number, task, EMPTY, None, 0.0, None)
+            windows.append(_opened(held, workshop, join=segment.key is not None))
     except BaseException as raised:
         error = raised
-        return lambda: engine.run_finished(worker, number, task, lay_out([]), None, 0.0, error)
-    made = workshop.run(task, windows)
-    packed = lay_out(made.parts)
-    slab = None
-    if packed.size_bytes:
+        return lambda: engine.run_finished(worker, number, task, EMPTY, None, 0.0, error)
+    slabs: list[int] = []
+
+    def take(size_bytes: int) -> NDArray[np.uint8]:
         with engine.changed:
-            slab = engine.pool.take(packed.size_bytes)
-            engine.pool.touch(slab, packed.size_bytes)
-            memory = engine.pool[slab].array
-        write(packed, made.parts, memory)
-    return lambda: engine.run_finished(worker, number, task, packed, slab, made.seconds, made.error)
+            slabs.append(engine.pool.take(size_bytes))
+            engine.pool.touch(slabs[-1], size_bytes)
+            return engine.pool[slabs[-1]].array
+
+    made = workshop.run(task, windows, Tray(take))
+
+    def done() -> None:
+        used = slabs.pop() if made.packed.size_bytes else None
+        for slab in slabs:
+            engine.pool.give(slab)
+        engine.run_finished(worker, number, task, made.packed, used, made.seconds, made.error)
+
+    return done
 
 
-def _opened(held: list[Blocks], workshop: Workshop) -> WindowBlocks:
+def _opened(held: list[Blocks], workshop: Workshop, *, join: bool) -> WindowBlocks:
     """Return a window's blocks opened; kept with the first of them, so that they go together."""
-    window = held[0].window
-    if window is None:
-        batches = [batch for blocks in held for batch in blocks.batches]
-        window = held[0].window = WindowBlocks(batches, missing_as_none=workshop.missing_as_none)
+    with _opening:
+        window = held[0].window
+        if window is None:
+            batches = [batch for blocks in held for batch in blocks.batches]
+            window = held[0].window = WindowBlocks(batches, missing_as_none=workshop.missing_as_none, join=join)
+            for blocks in held:
+                blocks.batches = []  # what was joined would be held twice
     return window
+
+
+_opening = threading.Lock()

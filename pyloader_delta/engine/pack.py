@@ -2,71 +2,177 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pyloader_delta.engine.slabs import aligned
+from pyloader_delta.engine.slabs import ALIGNMENT, aligned
 from pyloader_delta.engine.tree import Spec, has_rest, put_together
 
-Part = tuple[Spec, list[NDArray[Any]]]
-"""A batch taken apart: what it is made of, and its arrays."""
+Place = tuple[np.dtype[Any], tuple[int, ...], int, int]
+"""(dtype, shape, bytes from the batch's start, bytes to the same array of the next batch)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A batch taken apart, or several alike whose arrays hold all their rows."""
+
+    spec: Spec
+    arrays: list[NDArray[Any]]
+    rows: tuple[int, ...] | None = None
+    """Rows of each batch, all but the last equal, where the part is several; None where it is one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
     """Where the arrays of some batches lie in a slab. Batches of one shape share a layout."""
 
-    layouts: tuple[tuple[Spec, tuple[tuple[np.dtype[Any], tuple[int, ...], int], ...]], ...]
-    """(spec, (dtype, shape, bytes from the batch's start) of each array)."""
-    batches: tuple[tuple[int, int], ...]
-    """(layout, bytes from the slab's start) of each batch."""
+    layouts: tuple[tuple[Spec, tuple[Place, ...]], ...]
+    batches: tuple[tuple[int, int, int], ...]
+    """(layout, bytes from the slab's start, steps) of each batch: an array lies at start + offset + steps * step."""
     size_bytes: int
     """Bytes from the slab's start that are used."""
 
     def sizes(self) -> list[int]:
-        """Return the bytes of each batch, alignment included."""
-        starts = [start for _, start in self.batches]
-        return [stop - start for start, stop in zip(starts, [*starts[1:], self.size_bytes], strict=False)]
+        """Return the bytes of each batch's arrays."""
+        sizes = [sum(_nbytes(dtype, shape) for dtype, shape, _, _ in places) for _, places in self.layouts]
+        return [sizes[layout] for layout, _, _ in self.batches]
 
 
-def lay_out(parts: list[Part]) -> Packed:
-    """Return a place for each array; nothing is copied yet."""
-    layouts: list[Any] = []
-    known: dict[Any, int] = {}
-    batches = []
-    end = 0
-    for spec, arrays in parts:
-        offset, places = 0, []
-        for array in arrays:
-            places.append((array.dtype, array.shape, offset))
-            offset += aligned(array.nbytes)
-        layout = (spec, tuple(places))
-        key = None if has_rest(spec) else layout
-        number = known.get(key, -1) if key is not None else -1
-        if number < 0:
-            number = len(layouts)
-            layouts.append(layout)
-            if key is not None:
-                known[key] = number
-        batches.append((number, end))
-        end += offset
-    return Packed(tuple(layouts), tuple(batches), end)
+EMPTY = Packed((), (), 0)
 
 
-def write(packed: Packed, parts: list[Part], memory: NDArray[np.uint8]) -> None:
-    """Copy the arrays to their places."""
-    for (number, start), (_, arrays) in zip(packed.batches, parts, strict=True):
-        for (dtype, shape, offset), array in zip(packed.layouts[number][1], arrays, strict=True):
-            np.ndarray(shape, dtype, buffer=memory, offset=start + offset)[...] = array
+class Tray:
+    """The memory of one run: columns are gathered into it, and arrays that user code passes on stay where they are.
+
+    Args:
+        take: Returns memory of at least so many bytes, 64-byte aligned; called again only if the first was too small.
+    """
+
+    def __init__(self, take: Callable[[int], NDArray[np.uint8]]) -> None:
+        self._take = take
+        self._memory: NDArray[np.uint8] | None = None
+        self._used = self._address = 0
+
+    def open(self, size_bytes: int) -> None:
+        """Make room for columns of so many bytes together, each rounded up to the alignment."""
+        self._memory = self._take(size_bytes)
+        self._address = self._memory.__array_interface__["data"][0]
+
+    def column(self, dtype: np.dtype[Any], n_rows: int) -> NDArray[Any]:
+        """Return room for a column, undefined values."""
+        assert self._memory is not None
+        start, self._used = self._used, self._used + aligned(n_rows * dtype.itemsize)
+        return self._memory[start : start + n_rows * dtype.itemsize].view(dtype)
+
+    def pack(self, parts: Sequence[Part]) -> Packed:
+        """Lay out the batches, copying only arrays that do not lie in this memory already."""
+        used = self._used if any(self._holds(array) for part in parts for array in part.arrays) else 0
+        plan = _Plan(used, self._offset)
+        for part in parts:
+            plan.add(part)
+        if plan.end and (self._memory is None or plan.end > len(self._memory)):
+            plan = _Plan(0, lambda array, rows: None)
+            for part in parts:
+                plan.add(part)
+            self.open(plan.end)
+        for array, offset, rows, step in plan.copies:
+            assert self._memory is not None
+            _copy(array, self._memory, offset, rows, step)
+        return Packed(tuple(plan.layouts), tuple(plan.batches), plan.end)
+
+    def _holds(self, array: NDArray[Any]) -> bool:
+        if self._memory is None or array.flags.owndata:
+            return False
+        return bool(0 <= array.__array_interface__["data"][0] - self._address < len(self._memory))
+
+    def _offset(self, array: NDArray[Any], rows: int | None) -> int | None:
+        """Return where an array lies in this memory if it can stay there; `rows`: of each of its batches."""
+        if not self._holds(array) or not array.flags.c_contiguous:
+            return None
+        offset = int(array.__array_interface__["data"][0] - self._address)
+        step = 0 if rows is None else _nbytes(array.dtype, (rows, *array.shape[1:]))
+        return None if offset % ALIGNMENT or step % ALIGNMENT else offset
+
+
+class _Plan:
+    """Places for the arrays of a run, one after the other."""
+
+    def __init__(self, end: int, kept: Callable[[NDArray[Any], int | None], int | None]) -> None:
+        self.end = end
+        self.layouts: list[tuple[Spec, tuple[Place, ...]]] = []
+        self.batches: list[tuple[int, int, int]] = []
+        self.copies: list[tuple[NDArray[Any], int, int | None, int]] = []
+        self._kept = kept
+        self._known: dict[Any, int] = {}
+        self._seen: dict[int, int] = {}
+
+    def add(self, part: Part) -> None:
+        rows = None if part.rows is None else part.rows[0]
+        start, stays = self.end, []
+        for array in part.arrays:
+            kept = self._kept(array, rows)
+            if kept is not None and kept in self._seen:
+                kept = None  # two arrays of a batch would share memory: the receiver gets one of its own each
+            if kept is not None:
+                self._seen[kept] = 1
+            stays.append(kept)
+        if any(kept is not None for kept in stays):
+            start = 0
+        places: list[Place] = []
+        for array, kept in zip(part.arrays, stays, strict=True):
+            shape = array.shape if rows is None else (rows, *array.shape[1:])
+            nbytes = _nbytes(array.dtype, shape)
+            step = 0 if rows is None else (nbytes if kept is not None else aligned(nbytes))
+            offset = self.end if kept is None else kept
+            if kept is None:
+                self.copies.append((array, offset, rows, step))
+                self.end += aligned(array.nbytes) if part.rows is None else step * len(part.rows)
+            places.append((array.dtype, shape, offset - start, step))
+        layout = self._layout(part.spec, tuple(places))
+        if part.rows is None:
+            self.batches.append((layout, start, 0))
+            return
+        self.batches += [(layout, start, i) for i in range(len(part.rows) - 1)]
+        if part.rows[-1] != rows:
+            short = tuple((d, (part.rows[-1], *shape[1:]), offset, step) for d, shape, offset, step in places)
+            layout = self._layout(part.spec, short)
+        self.batches.append((layout, start, len(part.rows) - 1))
+
+    def _layout(self, spec: Spec, places: tuple[Place, ...]) -> int:
+        layout = (spec, places)
+        if has_rest(spec):
+            self.layouts.append(layout)
+            return len(self.layouts) - 1
+        number = self._known.setdefault(layout, len(self.layouts))
+        if number == len(self.layouts):
+            self.layouts.append(layout)
+        return number
 
 
 def unpack(packed: Packed, memory: NDArray[np.uint8]) -> Iterator[Any]:
     """Yield the batches; their arrays are views of `memory`, aligned and as writable as it is."""
-    for number, start in packed.batches:
+    array = np.ndarray
+    for number, start, steps in packed.batches:
         spec, places = packed.layouts[number]
-        arrays = iter([np.ndarray(shape, dtype, buffer=memory, offset=start + at) for dtype, shape, at in places])
+        arrays = iter([array(shape, dtype, memory, start + at + steps * step) for dtype, shape, at, step in places])
         yield put_together(spec, arrays.__next__)
+
+
+def _copy(array: NDArray[Any], memory: NDArray[np.uint8], offset: int, rows: int | None, step: int) -> None:
+    if rows is None or step == _nbytes(array.dtype, (rows, *array.shape[1:])):
+        np.ndarray(array.shape, array.dtype, memory, offset)[...] = array
+        return
+    for number, start in enumerate(range(0, len(array), rows)):
+        part = array[start : start + rows]
+        np.ndarray(part.shape, array.dtype, memory, offset + number * step)[...] = part
+
+
+def _nbytes(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
+    size = dtype.itemsize
+    for n in shape:
+        size *= n
+    return size

@@ -11,12 +11,13 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from pyloader_delta.columns import FILES, KIND
-from pyloader_delta.engine.gather import WindowBlocks, files, gather
-from pyloader_delta.engine.pack import Part
+from pyloader_delta.engine.gather import gather
+from pyloader_delta.engine.pack import EMPTY, Packed, Part, Tray
 from pyloader_delta.engine.tasks import ReadTask, RunTask
 from pyloader_delta.engine.tree import take_apart
+from pyloader_delta.engine.window import WindowBlocks
 from pyloader_delta.errors import ContractError, IncompleteEpochError
-from pyloader_delta.values import Chunk, Columns
+from pyloader_delta.values import Chunk, Columns, Group
 
 Types = tuple[tuple[str, str], ...]
 """(column, its type) of a block."""
@@ -26,6 +27,8 @@ class StagesLike(Protocol):
     """The user's three objects as the engine calls them."""
 
     missing_as_none: bool
+    passes_numbers: bool
+    """Whether `batches` may hand gathered columns of numbers on: they are gathered to where batches are packed."""
 
     def open(self) -> None: ...
     def close(self) -> None: ...
@@ -55,7 +58,7 @@ class Blocks:
 class Made:
     """What came of a run task: batches, and the error that ended them before their end."""
 
-    parts: list[Part]
+    packed: Packed
     seconds: float
     error: BaseException | None
 
@@ -79,22 +82,30 @@ class Workshop:
         blocks = _compacted(found)
         return Blocks(blocks, rows, _types(blocks[0]) if blocks else ())
 
-    def run(self, task: RunTask, windows: Sequence[WindowBlocks]) -> Made:
-        """Gather, encode and collate the batches of a task."""
+    def run(self, task: RunTask, windows: Sequence[WindowBlocks], tray: Tray) -> Made:
+        """Gather, encode and collate the batches of a task, and pack them into a tray."""
         self._open()
         started = time.perf_counter()
         parts: list[Part] = []
+        problem: BaseException | None = None
+        made = 0
         try:
-            columns = gather(windows, task.segments)
+            columns = gather(windows, task.segments, tray if self._stages.passes_numbers else None)
             if columns.n_rows != task.n_rows:
                 raise IncompleteEpochError(f"{task}: {task.n_rows} rows were planned, {columns.n_rows} were gathered")
             for batch in self._stages.batches(columns, task.epoch, task.first_batch, task.batch_rows):
-                arrays: list[Any] = []
-                parts.append((take_apart(batch, arrays), arrays))
+                if isinstance(batch, Group):
+                    parts.append(Part(("arrays", tuple(batch.arrays)), list(batch.arrays.values()), batch.rows))
+                    made += len(batch.rows)
+                else:
+                    arrays: list[Any] = []
+                    parts.append(Part(take_apart(batch, arrays), arrays))
+                    made += 1
         except BaseException as error:
-            _add_place(error, task, windows, len(parts))
-            return Made(parts, time.perf_counter() - started, error)
-        return Made(parts, time.perf_counter() - started, None)
+            _add_place(error, task, windows, made)
+            problem = error
+        packed = tray.pack(parts) if parts else EMPTY
+        return Made(packed, time.perf_counter() - started, problem)
 
     def close(self) -> None:
         """Close the user's objects if they were opened."""
@@ -139,7 +150,8 @@ def _compacted(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
         return batches
     groups: list[list[pa.RecordBatch]] = []
     for batch in batches:
-        if groups and groups[-1][0].schema.equals(batch.schema, check_metadata=False) and _kinds(groups[-1][0]) == _kinds(batch):
+        first = groups[-1][0] if groups else None
+        if first is not None and first.schema.equals(batch.schema) and _kinds(first) == _kinds(batch):
             groups[-1].append(batch)
         else:
             groups.append([batch])
@@ -168,6 +180,6 @@ def _add_place(error: BaseException, task: RunTask, windows: Sequence[WindowBloc
     made = min(n_made, len(task.batch_rows) - 1)
     first = task.first_row + sum(task.batch_rows[:made])
     place = f"epoch {task.epoch}, batch {task.first_batch + made}, rows {first}..{first + task.batch_rows[made] - 1}"
-    paths = list(dict.fromkeys(p for w, s in zip(windows, task.segments, strict=True) for p in files(w, s)))
+    paths = list(dict.fromkeys(p for w, s in zip(windows, task.segments, strict=True) for p in w.files_of(s)))
     more = f" and {len(paths) - 3} more files" if len(paths) > 3 else ""
     error.add_note(f"pyloader_delta: {place} of the epoch's order, from {', '.join(paths[:3])}{more}")

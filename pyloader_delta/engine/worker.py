@@ -15,14 +15,16 @@ from collections import OrderedDict
 from typing import Any
 
 import cloudpickle
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from pyloader_delta.engine.channel import Channel
-from pyloader_delta.engine.gather import WindowBlocks
-from pyloader_delta.engine.pack import lay_out, write
+from pyloader_delta.engine.pack import EMPTY, Tray
 from pyloader_delta.engine.slabs import Slab, capacity_for
 from pyloader_delta.engine.tasks import ReadTask, RunTask
-from pyloader_delta.engine.work import Blocks, Workshop
+from pyloader_delta.engine.window import WindowBlocks
+from pyloader_delta.engine.work import Blocks, Made, Workshop
 from pyloader_delta.errors import ContractError, StageError
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -99,27 +101,31 @@ class _Worker:
     def _run(
         self, number: int, task: RunTask, refs: list[list[BlockRef]], granted: int | None
     ) -> tuple[Any, list[int]]:
-        error: BaseException | None
+        slabs: list[tuple[int, int | None, list[int]]] = []
+
+        def take(size_bytes: int) -> NDArray[np.uint8]:
+            slabs.append(self._slab(size_bytes, None if slabs else granted))
+            return self._slabs[slabs[-1][0]].array
+
         try:
             windows = [
                 self._window(number, segment.reads, blocks) for segment, blocks in zip(task.segments, refs, strict=True)
             ]
-            made = self._workshop.run(task, windows)
-            packed, parts, seconds, error = lay_out(made.parts), made.parts, made.seconds, made.error
+            made = self._workshop.run(task, windows, Tray(take))
         except BaseException as raised:
-            packed, parts, seconds, error = lay_out([]), [], 0.0, raised
+            made = Made(EMPTY, 0.0, raised)
         try:
-            text = cloudpickle.dumps(packed, protocol=5)
+            packed, error = cloudpickle.dumps(made.packed, protocol=5), made.error
         except Exception as raised:
             error = ContractError(f"collate_batch returned something that cannot be pickled: {raised}")
-            packed, parts = lay_out([]), []
-            text = cloudpickle.dumps(packed, protocol=5)
+            made = Made(EMPTY, made.seconds, error)
+            packed = cloudpickle.dumps(EMPTY)
         problem = None if error is None else portable(error)
-        slab, new, fds = None, None, []
-        if packed.size_bytes:
-            slab, new, fds = self._slab(packed.size_bytes, granted)
-            write(packed, parts, self._slabs[slab].array)
-        return ("run", number, task.number, text, slab, new, seconds, problem), fds
+        used, new, fds = slabs.pop() if slabs and made.packed.size_bytes else (None, None, [])
+        for slab, capacity, _ in slabs:
+            if capacity is not None:
+                self._slabs.pop(slab).close()  # too small, and nobody but this worker has seen it
+        return ("run", number, task.number, packed, used, new, made.seconds, problem), fds
 
     def _slab(self, size: int, granted: int | None) -> tuple[int, int | None, list[int]]:
         """Return a slab that takes so many bytes: (its number, its capacity and descriptor if it is new)."""
