@@ -67,6 +67,11 @@ def pss_kib(pid: int) -> int | None:
     return next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), None)
 
 
+def installed(framework: str) -> bool:
+    """Return whether a framework can be imported, without importing it."""
+    return importlib.util.find_spec(framework) is not None
+
+
 def train(module: str, folder: str, epochs: int | None) -> dict[str, Any]:
     """Run one example in a process of its own, its output in sight, and return what it reports.
 
@@ -156,12 +161,14 @@ def main() -> None:
     options = parser.parse_args()
 
     print("Making two Delta tables, with appends, an overwrite, a DELETE and an OPTIMIZE in their past ...", flush=True)
-    results, footprints, wrong = {}, {}, []
+    results: dict[str, dict[str, Any]] = {}
+    footprints: dict[str, tables.Footprint] = {}
+    wrong: list[str] = []
     for name, module, framework, make in (
         ("digits, PyTorch", "digits_torch", "torch", tables.digits),
         ("flights, TensorFlow 2", "flights_tensorflow", "tensorflow", tables.flights),
     ):
-        if importlib.util.find_spec(framework) is None:
+        if not installed(framework):
             print(f"\n{name}: left out, {framework} is not installed (it has no wheels for every Python)", flush=True)
             continue
         table = make(options.folder)

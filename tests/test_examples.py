@@ -122,6 +122,7 @@ def demo_text(folder) -> str:
 @needs_sources
 @needs_torch
 @needs_tensorflow
+@pytest.mark.slow
 def test_the_demo_accounts_for_every_row(demo_text):
     figures = {title.strip(): cells for title, cells in re.findall(r"^(.{36})(.+)$", demo_text, re.MULTILINE)}
     expected = [12 * 1_437 + 360, 3 * 281_373 + 55_403]
@@ -133,6 +134,7 @@ def test_the_demo_accounts_for_every_row(demo_text):
 
 @needs_sources
 @needs_torch
+@pytest.mark.slow
 def test_digits_torch_reaches_its_goal_with_a_bar_for_each_epoch(demo_text):
     assert number(r"digits: ([\d.]+)% of 360 test images are right", demo_text) >= 95
     assert len(re.findall(r"digits, epoch +\d+: 100%\S* 45/45", demo_text)) == 12
@@ -140,6 +142,7 @@ def test_digits_torch_reaches_its_goal_with_a_bar_for_each_epoch(demo_text):
 
 @needs_sources
 @needs_tensorflow
+@pytest.mark.slow
 def test_flights_tensorflow_beats_the_base_rate_on_months_it_has_not_seen(demo_text):
     accuracy = number(r"flights: ([\d.]+)% of 53991 test flights", demo_text)
     assert accuracy >= number(r"'on time' alone ([\d.]+)%", demo_text) + 10
@@ -169,8 +172,8 @@ def test_json_lines_text_reads_as_pyloader_did_but_every_row(tmp_path):
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param("digits_torch", marks=needs_torch),
-        pytest.param("flights_tensorflow", marks=needs_tensorflow),
+        pytest.param("digits_torch", marks=[needs_torch, pytest.mark.slow]),
+        pytest.param("flights_tensorflow", marks=[needs_tensorflow, pytest.mark.slow]),
         "demo",
         "tables",
     ],
@@ -219,3 +222,26 @@ def test_the_demo_finds_nothing_wrong_where_all_agrees():
 )
 def test_the_demo_says_what_is_wrong(changes, complaint):
     assert demo.faults("toy", result(**changes), ON_DISK) == [complaint]
+
+
+@pytest.mark.parametrize(("seen", "status"), [(20, 0), (19, 1)])
+def test_the_demo_ends_with_status_1_where_a_row_is_missing(seen, status, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["demo"])
+    monkeypatch.setattr(demo, "installed", lambda framework: True)
+    monkeypatch.setattr(demo, "train", lambda *_: result(train_rows_seen=seen))
+    monkeypatch.setattr(tables, "digits", str)
+    monkeypatch.setattr(tables, "flights", str)
+    monkeypatch.setattr(tables, "footprint", lambda _: ON_DISK)
+    if status == 0:
+        demo.main()
+    else:  # a text as the code: Python prints it and exits with 1
+        with pytest.raises(SystemExit, match="digits, PyTorch, train: 20 rows planned, but the training loop saw 19"):
+            demo.main()
+    assert "rows planned, training + test" in capsys.readouterr().out
+
+
+def test_the_demo_with_no_framework_is_no_success(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["demo"])
+    monkeypatch.setattr(demo, "installed", lambda framework: False)
+    with pytest.raises(SystemExit, match="neither torch nor tensorflow"):
+        demo.main()
