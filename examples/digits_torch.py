@@ -19,7 +19,7 @@ from tqdm import tqdm
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for `python examples/digits_torch.py`
 
 from examples import tables
-from pyloader_delta import DataLoader, Dataset, DeltaDataReader, TorchDataCollator
+from pyloader_delta import Chunk, DataLoader, Dataset, DeltaDataReader, TorchDataCollator
 
 GOAL = 0.95
 
@@ -31,7 +31,7 @@ class DigitReader(DeltaDataReader):
         super().__init__(columns=["image", "label"], **options)
         self.split = split
 
-    def chunks(self, root: str) -> list:
+    def chunks(self, root: str) -> list[Chunk]:
         return [chunk for chunk in super().chunks(root) if dict(chunk.partition_values)["split"] == self.split]
 
 

@@ -28,7 +28,7 @@ from tqdm import tqdm
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for `python examples/flights_tensorflow.py`
 
 from examples import tables
-from pyloader_delta import DataLoader, Dataset, DeltaDataReader, TFDataCollator
+from pyloader_delta import Chunk, DataLoader, Dataset, DeltaDataReader, TFDataCollator
 
 LATE_MINUTES = 15
 TRAIN_MONTHS, TEST_MONTHS = range(1, 11), range(11, 13)
@@ -44,10 +44,10 @@ class FlightReader(DeltaDataReader):
         super().__init__(columns=list(columns), **options)
         self.months = list(months)
 
-    def chunks(self, root: str) -> list:
+    def chunks(self, root: str) -> list[Chunk]:
         return [chunk for chunk in super().chunks(root) if int(dict(chunk.partition_values)["month"]) in self.months]
 
-    def read_chunk(self, chunk: Any) -> pa.Table:
+    def read_chunk(self, chunk: Chunk) -> pa.Table:
         rows = super().read_chunk(chunk)
         if "arr_delay" in rows.column_names:  # null where the flight never arrived
             rows = rows.append_column("late", pc.greater_equal(rows["arr_delay"], LATE_MINUTES))
