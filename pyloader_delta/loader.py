@@ -226,7 +226,7 @@ class DataLoader(Generic[T_co]):
         """End everything: workers, memory, the live iterator. The loader cannot be used afterwards."""
         self._closed = True
         if self._pass is not None:
-            self._pass.finished = True
+            self._pass.end()
         if self._engine is not None and self._pid == os.getpid():
             self._engine.close()
 

@@ -37,6 +37,8 @@ class Pass:
         """0-based epoch of the batch delivered last."""
         self.finished = False
         """Whether nothing can follow: all was delivered, or an error was raised."""
+        self.cut_off = False
+        """Whether the loader was closed before an epoch's end: an iterator must not end as if all were delivered."""
         self.at_epoch_end = False
         """Whether the batch delivered last was its epoch's last."""
         self.delivered = 0
@@ -49,6 +51,11 @@ class Pass:
         self._in_run = 0
         self._epoch_rows = 0
         self._began, self._spent = time.perf_counter(), stats.seconds
+
+    def end(self) -> None:
+        """Note that the loader is closed."""
+        self.cut_off = not (self.finished or self.at_epoch_end)
+        self.finished = True
 
     def peeked(self) -> list[Any] | None:
         """Return private copies of the batches delivered so far if they were a peek, else None."""
@@ -133,6 +140,8 @@ class BatchIterator(Iterator[Any]):
     def __next__(self) -> Any:
         if self._replaced:
             raise RuntimeError("a newer iter() of this loader has taken the place of this iterator")
+        if self._pass.cut_off:
+            raise RuntimeError("this DataLoader is closed")
         if self._replay:
             return self._replay.pop(0)
         if self._pass.finished:
