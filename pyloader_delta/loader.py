@@ -15,6 +15,7 @@ from pyloader_delta.encode.base import Dataset
 from pyloader_delta.engine.core import Engine, Executor
 from pyloader_delta.engine.local import InlineExecutor, ThreadExecutor
 from pyloader_delta.engine.processes import ProcessExecutor
+from pyloader_delta.engine.region import learn_schema
 from pyloader_delta.engine.scheduler import Scheduler
 from pyloader_delta.engine.tasks import Limits
 from pyloader_delta.errors import BudgetError, ConfigError
@@ -23,6 +24,7 @@ from pyloader_delta.options import Options, check_parts, check_root, make_option
 from pyloader_delta.passes import BatchIterator, Pass
 from pyloader_delta.plan.epoch import PART_OF_WINDOW, EpochPlan, Order, plan_epoch, split, total_rows
 from pyloader_delta.read.base import DataReader
+from pyloader_delta.read.delta import DeltaDataReader
 from pyloader_delta.stages import Stages
 from pyloader_delta.stats import Stats
 from pyloader_delta.values import Snapshot
@@ -281,6 +283,7 @@ class DataLoader(Generic[T_co]):
             lease_bytes=int(budget * _LEASED),
             timeout_s=self._options.timeout_s,
             strict_types=self.dataset.input_format != "python",
+            layout=_known_layout(self.datareader),
         )
         self._engine = engine
         weakref.finalize(self, engine.close, wait=False).atexit = False
@@ -339,6 +342,13 @@ class DataLoader(Generic[T_co]):
             f"memory_budget of {budget} bytes is too small: two neighbouring windows take about {needed} bytes decoded, "
             f"and {share} are for chunks. Raise memory_budget to {int(needed / _STORE) + 1} or use {what}"
         )
+
+
+def _known_layout(datareader: DataReader[Any]) -> bytes | None:
+    """Return what shuffled windows will hold, where the reader's own schema tells it before anything is read."""
+    if type(datareader).read_chunk is not DeltaDataReader.read_chunk:
+        return None
+    return learn_schema(datareader.schema)  # type: ignore[attr-defined]
 
 
 def _chain(head: list[EpochPlan], rest: Iterator[EpochPlan]) -> Iterator[EpochPlan]:

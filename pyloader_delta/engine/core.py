@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyloader_delta.engine.pack import EMPTY, Packed, unpack
+from pyloader_delta.engine.region import Region, load_layout
 from pyloader_delta.engine.scheduler import Scheduler
 from pyloader_delta.engine.slabs import ALIGNMENT, Lease, SlabPool
-from pyloader_delta.engine.tasks import ReadTask, RunTask, Task
+from pyloader_delta.engine.tasks import MixTask, ReadTask, RunTask, Task
 from pyloader_delta.engine.work import Types, types_differ
 from pyloader_delta.errors import LoaderTimeout, WorkerDied
 
@@ -39,6 +40,10 @@ class Executor(ABC):
     @abstractmethod
     def discard(self, block: Any) -> None:
         """Let go of a block that nobody needs any more."""
+
+    def slabs(self, blocks: list[Any]) -> list[int]:
+        """Return the slabs in which blocks lie."""
+        return []
 
     @abstractmethod
     def wait(self, changed: threading.Condition, timeout_s: float | None) -> None:
@@ -81,11 +86,13 @@ class Engine:
         lease_bytes: What batches in the hands of the training loop may cost before they are copied to its own memory.
         timeout_s: Longest time that a task may take; 0 for no limit.
         strict_types: Whether a type that changes between files is an error.
+        layout: What regions of shuffled windows will hold, where that is known before reading.
     """
 
     def __init__(
-        self, executor: Executor, *, memory_bytes: int, lease_bytes: int, timeout_s: float, strict_types: bool
-    ) -> None:
+        self, executor: Executor, *, memory_bytes: int, lease_bytes: int, timeout_s: float, strict_types: bool,
+        layout: bytes | None = None,
+    ) -> None:  # fmt: skip
         self.changed = threading.Condition()
         self.pool = SlabPool(shared=executor.shared, max_bytes=memory_bytes)
         self.blocks: dict[int, Any] = {}
@@ -95,7 +102,11 @@ class Engine:
         self._lease_bytes, self._timeout_s, self._strict_types = lease_bytes, timeout_s, strict_types
         self._number = 0
         self._cancelled = 0
-        self._busy: dict[int, tuple[Task, float]] = {}
+        self._busy: dict[int, tuple[Task, float, list[int]]] = {}  # worker → task, since when, slabs that it uses
+        self._regions: dict[tuple[int, int], Region] = {}  # (epoch, window) → where its numbers lie
+        self._region_of: dict[int, tuple[int, int]] = {}  # read task → its window, if that has a region
+        self._begun: set[tuple[int, int]] = set()  # windows that are read without one
+        self._layout = layout
         self._outcomes: dict[int, Outcome] = {}
         self._deaths: dict[tuple[str, int], int] = {}
         self._types: Types = ()
@@ -171,10 +182,11 @@ class Engine:
     # The workers' side; under the lock ------------------------------------------------------------------------------
 
     def read_finished(
-        self, worker: int, number: int, task: ReadTask, block: Any, rows: list[int], size_bytes: int, types: Types
-    ) -> None:
+        self, worker: int, number: int, task: ReadTask, block: Any, rows: list[int], size_bytes: int, types: Types,
+        placed: frozenset[str] | None, layout: bytes | None,
+    ) -> None:  # fmt: skip
         """Take in what came of a read task."""
-        self._busy.pop(worker, None)
+        self._land(worker)
         if number != self._number or self.scheduler is None:
             self._executor.discard(block)
             return
@@ -187,14 +199,24 @@ class Engine:
             self.scheduler.read_failed(worker, task, error)
         else:
             self.blocks[task.number] = block
-            self.scheduler.read_done(worker, task, rows, size_bytes)
+            region = self._regions.get((task.epoch, task.window))
+            if region is not None and placed is not None:
+                region.placed = placed if region.placed is None else region.placed & placed
+            self._layout = self._layout or layout
+            self.scheduler.read_done(worker, task, rows, size_bytes, mix=placed is not None)
+
+    def mix_finished(self, worker: int, number: int, task: MixTask) -> None:
+        """Take in that a window is mixed."""
+        self._land(worker)
+        if number == self._number and self.scheduler is not None:
+            self.scheduler.mix_done(worker, task)
 
     def run_finished(
         self, worker: int, number: int, task: RunTask, packed: Packed, slab: int | None, seconds: float,
         error: BaseException | None,
     ) -> None:  # fmt: skip
         """Take in what came of a run task."""
-        self._busy.pop(worker, None)
+        self._land(worker)
         if number != self._number or self.scheduler is None:
             if slab is not None:
                 self.pool.give(slab)
@@ -204,26 +226,28 @@ class Engine:
 
     def read_failed(self, worker: int, number: int, task: ReadTask, error: BaseException) -> None:
         """Take in that a read task raised."""
-        self._busy.pop(worker, None)
+        self._land(worker)
         if number == self._number and self.scheduler is not None:
             self.scheduler.read_failed(worker, task, error)
 
     def worker_lost(self, worker: int, how: str) -> None:
         """Have a dead worker's task done again, or fail if it died of it twice."""
-        task, _ = self._busy.pop(worker, (None, 0.0))
+        task = self._land(worker)
         if self.scheduler is None:
             return
-        for task in [task] if task is not None else []:
+        if task is not None:
             name = (type(task).__name__, task.number)
             self._deaths[name] = self._deaths.get(name, 0) + 1
             if self._deaths[name] >= 2:
                 error = WorkerDied(f"worker {worker} {how} while {task}; so did the worker before it")
-                if isinstance(task, ReadTask):
+                if not isinstance(task, RunTask):
                     self.scheduler.read_failed(worker, task, error)
                 else:
                     self._outcomes[task.number] = Outcome(task, EMPTY, None, error)
                     self.scheduler.run_done(worker, task, 0, 0.0)
-        self.scheduler.lost(worker)
+        for lost in self.scheduler.lost(worker):
+            if isinstance(lost, ReadTask):
+                self._leave_region(lost.number)
 
     def fail(self, error: BaseException) -> None:
         """Let the training loop raise an error that has no place in the order."""
@@ -240,6 +264,14 @@ class Engine:
     def held(self, number: int, reads: tuple[int, ...]) -> list[Any] | None:
         """Return the blocks of some read tasks of pass `number`; None where that pass has ended."""
         return [self.blocks[read] for read in reads] if number == self._number else None
+
+    def region(self, number: int, epoch: int, window: int) -> Region | None:
+        """Return the region of a window of pass `number`, if it has one."""
+        return self._regions.get((epoch, window)) if number == self._number else None
+
+    def task_of(self, worker: int) -> Task:
+        """Return the task that a worker has."""
+        return self._busy[worker][0]
 
     @property
     def waiting(self) -> dict[str, float]:
@@ -263,14 +295,61 @@ class Engine:
             if worker not in self._busy and self._available(worker):
                 task = scheduler.next_task(worker)
                 if task is not None:
-                    self._busy[worker] = (task, time.monotonic())
+                    pins = self._slabs_of(task)
+                    for slab in pins:
+                        self.pool.pin(slab)
+                    self._busy[worker] = (task, time.monotonic(), pins)
                     self._executor.submit(worker, self._number, task)
         for number in scheduler.freed:
             block = self.blocks.pop(number, None)
             if block is not None:
                 self._executor.discard(block)
+            self._leave_region(number)
         scheduler.freed.clear()
         self.changed.notify_all()
+
+    def _land(self, worker: int) -> Task | None:
+        task, _, pins = self._busy.pop(worker, (None, 0.0, []))
+        for slab in pins:
+            self.pool.unpin(slab)
+        return task
+
+    def _slabs_of(self, task: Task) -> list[int]:
+        """Return the slabs that a task reads or fills, other than the one that its own result goes to."""
+        if isinstance(task, ReadTask):
+            region = self._enter_region(task)
+            return [] if region is None else [region.slab]
+        windows = [segment.window for segment in task.segments] if isinstance(task, RunTask) else [task.window]
+        regions = [self._regions[key].slab for w in windows if (key := (task.epoch, w)) in self._regions]
+        if isinstance(task, RunTask):
+            return regions + self._executor.slabs([self.blocks[r] for s in task.segments for r in s.reads])
+        return regions
+
+    def _enter_region(self, task: ReadTask) -> Region | None:
+        """Return the region that a read task fills, made with the first of its window."""
+        if task.window_rows is None:
+            return None
+        key = (task.epoch, task.window)
+        region = self._regions.get(key)
+        if region is None:
+            size = load_layout(self._layout).size_bytes(task.window_rows) if self._layout is not None else 0
+            if size < _SMALLEST_REGION or key in self._begun:
+                self._begun.add(key)
+                return None
+            assert self._layout is not None
+            region = self._regions[key] = Region(self.pool.take(size), task.window_rows, self._layout)
+            self.pool.touch(region.slab, size)
+        region.reads.add(task.number)
+        self._region_of[task.number] = key
+        return region
+
+    def _leave_region(self, read: int) -> None:
+        key = self._region_of.pop(read, None)
+        if key is not None:
+            region = self._regions[key]
+            region.reads.discard(read)
+            if not region.reads:
+                self.pool.give(self._regions.pop(key).slab)
 
     def _available(self, worker: int) -> bool:
         return bool(getattr(self._executor, "available", lambda _: True)(worker))
@@ -280,6 +359,11 @@ class Engine:
         for block in self.blocks.values():
             self._executor.discard(block)
         self.blocks.clear()
+        for region in self._regions.values():
+            self.pool.give(region.slab)
+        self._regions.clear()
+        self._region_of.clear()
+        self._begun.clear()
         for outcome in self._outcomes.values():
             if outcome.slab is not None:
                 self.pool.give(outcome.slab)
@@ -321,12 +405,12 @@ class Engine:
     def _patience(self) -> float | None:
         if not self._timeout_s or not self._busy:
             return None if not self._timeout_s else self._timeout_s
-        return max(min(since for _, since in self._busy.values()) + self._timeout_s - time.monotonic(), 0.01)
+        return max(min(since for _, since, _ in self._busy.values()) + self._timeout_s - time.monotonic(), 0.01)
 
     def _check_time(self) -> None:
         if not self._timeout_s:
             return
-        for worker, (task, since) in list(self._busy.items()):
+        for worker, (task, since, _) in list(self._busy.items()):
             if time.monotonic() - since > self._timeout_s:
                 self._executor.retire(worker)
                 raise LoaderTimeout(f"worker {worker} took longer than timeout={self._timeout_s} s, {task}")
@@ -340,4 +424,5 @@ def _aligned_copy(memory: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return copy
 
 
+_SMALLEST_REGION = 1 << 20  # smaller windows lie in a processor's cache as they are
 _NOTHING = np.zeros(0, dtype=np.uint8)

@@ -31,7 +31,7 @@ def gather(windows: Sequence[WindowBlocks], segments: Sequence[Segment], tray: T
     """
     where = [Where(window, segment) for window, segment in zip(windows, segments, strict=True)]
     fields = _fields(windows)
-    dtypes = [_dtype(where, field.name) for field in fields]
+    dtypes = [_dtype(windows, field.name) for field in fields]
     n_rows = _counted(where)
     size = sum(aligned(n_rows * dtype.itemsize) for dtype in dtypes if dtype is not None)
     if tray is not None and size:
@@ -52,34 +52,24 @@ def gather(windows: Sequence[WindowBlocks], segments: Sequence[Segment], tray: T
 
 def _counted(where: Sequence[Where]) -> int:
     """Return the rows that the segments really have in their windows."""
-    n_rows = 0
-    for found in where:
-        there = int(found.window.starts[-1])
-        if isinstance(found.numbers, slice):
-            n_rows += max(min(found.numbers.stop, there) - found.numbers.start, 0)
-        else:
-            n_rows += len(found.numbers) if found.n_rows <= there else 0
-    return n_rows
+    return sum(found.n_there for found in where)
 
 
-def _dtype(where: Sequence[Where], name: str) -> np.dtype[Any] | None:
+def _dtype(windows: Sequence[WindowBlocks], name: str) -> np.dtype[Any] | None:
     """Return the one dtype of a column in all windows; None where it is no column of numbers or they differ."""
-    dtypes, kinds = set(), set()
-    for found in where:
-        pieces, fields = found.window.column(name)
-        for piece, field in zip(pieces, fields, strict=True):
-            if not isinstance(piece, np.ndarray):
-                return None
-            dtypes.add(piece.dtype)
-            kinds.add(str(column_kind(field)))
-    return dtypes.pop() if len(dtypes) == len(kinds) == 1 else None
+    dtype = windows[0].dtypes.get(name)
+    if len(windows) == 1 or dtype is None:
+        return dtype
+    kind = column_kind(windows[0].field(name))
+    alike = all(w.dtypes.get(name) == dtype and column_kind(w.field(name)) == kind for w in windows[1:])
+    return dtype if alike else None
 
 
 def _fill(whole: NDArray[Any], where: Sequence[Where], name: str) -> None:
     start = 0
     for found in where:
         pieces, _ = found.window.column(name)
-        chosen, place = found.of(pieces)
+        chosen, place = found.of(name, pieces)
         if place is not None:
             taken = np.concatenate([pieces[number].take(rows) for number, rows in chosen])
             whole[start : start + found.n_rows] = taken.take(place)
@@ -94,7 +84,7 @@ def _fill(whole: NDArray[Any], where: Sequence[Where], name: str) -> None:
 def _gathered(found: Where, name: str) -> Any:
     """Return some rows of one column of one window, in delivery order."""
     pieces, fields = found.window.column(name)
-    chosen, place = found.of(pieces)
+    chosen, place = found.of(name, pieces)
     parts = [_taken(pieces[number], rows) for number, rows in chosen]
     whole = parts[0] if len(parts) == 1 else joined(parts, [fields[number] for number, _ in chosen])
     if place is None:

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from pyloader_delta.engine.core import Engine, Executor
 from pyloader_delta.engine.pack import EMPTY, Tray
-from pyloader_delta.engine.tasks import ReadTask, RunTask, Task
+from pyloader_delta.engine.region import Layout, Region, load_layout, mix
+from pyloader_delta.engine.tasks import MixTask, ReadTask, RunTask, Task
 from pyloader_delta.engine.window import WindowBlocks
 from pyloader_delta.engine.work import Blocks, StagesLike, Workshop
 
@@ -142,9 +143,12 @@ def _work(engine: Engine, workshop: Workshop, worker: int, inbox: SimpleQueue[Jo
 
 
 def _carry_out(engine: Engine, workshop: Workshop, worker: int, number: int, task: Task) -> None:
-    done = _read(engine, workshop, worker, number, task) if isinstance(task, ReadTask) else _run(
-        engine, workshop, worker, number, task
-    )  # fmt: skip
+    if isinstance(task, ReadTask):
+        done = _read(engine, workshop, worker, number, task)
+    elif isinstance(task, MixTask):
+        done = _mix(engine, worker, number, task)
+    else:
+        done = _run(engine, workshop, worker, number, task)
     with engine.changed:
         done()
         engine.look_after()
@@ -152,12 +156,30 @@ def _carry_out(engine: Engine, workshop: Workshop, worker: int, number: int, tas
 
 def _read(engine: Engine, workshop: Workshop, worker: int, number: int, task: ReadTask) -> Callable[[], None]:
     try:
-        blocks = workshop.read(task)
+        with engine.changed:
+            region = engine.region(number, task.epoch, task.window)
+            memory = None if region is None else _arrays(engine, region)
+        blocks = workshop.read(task, memory)
     except BaseException as raised:
         error = raised
         return lambda: engine.read_failed(worker, number, task, error)
-    size = blocks.size_bytes
-    return lambda: engine.read_finished(worker, number, task, blocks, blocks.rows, size, blocks.types)
+    return lambda: engine.read_finished(
+        worker, number, task, blocks, blocks.rows, blocks.size_bytes, blocks.types, blocks.placed, blocks.layout
+    )
+
+
+def _mix(engine: Engine, worker: int, number: int, task: MixTask) -> Callable[[], None]:
+    with engine.changed:
+        region = engine.region(number, task.epoch, task.window)
+        arrays = {} if region is None else _arrays(engine, region)[1]
+    if region is not None:
+        mix(arrays, region.placed or (), task.n_rows, task.key)
+    return lambda: engine.mix_finished(worker, number, task)
+
+
+def _arrays(engine: Engine, region: Region) -> tuple[Layout, dict[str, NDArray[Any]]]:
+    layout = load_layout(region.layout)
+    return layout, layout.arrays(engine.pool[region.slab].array, region.n_rows)
 
 
 def _run(engine: Engine, workshop: Workshop, worker: int, number: int, task: RunTask) -> Callable[[], None]:
@@ -166,9 +188,9 @@ def _run(engine: Engine, workshop: Workshop, worker: int, number: int, task: Run
         for segment in task.segments:
             with engine.changed:
                 held = engine.held(number, segment.reads)
-            if held is None:  # the pass ended meanwhile
-                return lambda: engine.run_finished(worker, number, task, EMPTY, None, 0.0, None)
-            windows.append(_opened(held, workshop, join=segment.key is not None))
+                if held is None:  # the pass ended meanwhile
+                    return lambda: engine.run_finished(worker, number, task, EMPTY, None, 0.0, None)
+                windows.append(_opened(engine, held, workshop, engine.region(number, task.epoch, segment.window)))
     except BaseException as raised:
         error = raised
         return lambda: engine.run_finished(worker, number, task, EMPTY, None, 0.0, error)
@@ -191,16 +213,14 @@ def _run(engine: Engine, workshop: Workshop, worker: int, number: int, task: Run
     return done
 
 
-def _opened(held: list[Blocks], workshop: Workshop, *, join: bool) -> WindowBlocks:
+def _opened(engine: Engine, held: list[Blocks], workshop: Workshop, region: Region | None) -> WindowBlocks:
     """Return a window's blocks opened; kept with the first of them, so that they go together."""
-    with _opening:
-        window = held[0].window
-        if window is None:
-            batches = [batch for blocks in held for batch in blocks.batches]
-            window = held[0].window = WindowBlocks(batches, missing_as_none=workshop.missing_as_none, join=join)
-            for blocks in held:
-                blocks.batches = []  # what was joined would be held twice
+    window = held[0].window
+    if window is None:
+        batches = [batch for blocks in held for batch in blocks.batches]
+        layout, arrays = (None, None) if region is None else _arrays(engine, region)
+        mixed = frozenset() if region is None or region.placed is None else region.placed
+        window = held[0].window = WindowBlocks(
+            batches, missing_as_none=workshop.missing_as_none, layout=layout, region=arrays, mixed=mixed
+        )
     return window
-
-
-_opening = threading.Lock()

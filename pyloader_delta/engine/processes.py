@@ -8,14 +8,14 @@ import selectors
 import subprocess
 import threading
 import weakref
-from collections import Counter
 from typing import Any
 
 from pyloader_delta.engine.channel import Channel
 from pyloader_delta.engine.core import Engine, Executor
 from pyloader_delta.engine.launch import ending, launch, pickled
+from pyloader_delta.engine.region import Region
 from pyloader_delta.engine.slabs import Slab
-from pyloader_delta.engine.tasks import ReadTask, RunTask, Task
+from pyloader_delta.engine.tasks import MixTask, ReadTask, RunTask, Task
 from pyloader_delta.engine.work import StagesLike
 from pyloader_delta.errors import WorkerDied
 
@@ -35,8 +35,6 @@ class _Member:
         """Slabs that it has mapped."""
         self.granted: int | None = None
         """The slab that its task may fill."""
-        self.pinned: list[int] = []
-        """Slabs that its task reads from."""
 
 
 class ProcessExecutor(Executor):
@@ -56,9 +54,7 @@ class ProcessExecutor(Executor):
         self.n_workers = n_workers
         self._start_message = pickled(stages)
         self._members: dict[int, _Member] = {}
-        self._pins: Counter[int] = Counter()
-        self._doomed: set[int] = set()
-        self._run_bytes = 0
+        self._run_bytes = self._block_bytes = 0
         self._closing = False
         self._start_deaths = 0
         self._thread: threading.Thread | None = None
@@ -78,30 +74,33 @@ class ProcessExecutor(Executor):
         return member is not None and member.ready
 
     def submit(self, worker: int, number: int, task: Task) -> None:
-        member, pool = self._members[worker], self._engine.pool
-        refs: list[list[tuple[int, int]]] = []
+        member, engine, pool = self._members[worker], self._engine, self._engine.pool
+        windows = [segment.window for segment in task.segments] if isinstance(task, RunTask) else [task.window]
+        regions = [_region_ref(engine.region(number, task.epoch, window)) for window in windows]
+        refs: list[list[tuple[int | None, int]]] = []
         if isinstance(task, RunTask):
-            refs = [[self._engine.blocks[read] for read in segment.reads] for segment in task.segments]
-            member.pinned = [slab for window in refs for slab, _ in window]
-            self._pins.update(member.pinned)
+            refs = [[engine.blocks[read] for read in segment.reads] for segment in task.segments]
             member.granted = pool.find(self._run_bytes)
-        else:
-            member.granted = pool.find(task.size_bytes + _SPARE)
-        needed = set(member.pinned) | ({member.granted} if member.granted is not None else set())
+        elif isinstance(task, ReadTask) and (regions[0] is None or self._block_bytes):
+            member.granted = pool.find(task.size_bytes + _SPARE if regions[0] is None else self._block_bytes)
+        needed = {slab for window in refs for slab, _ in window if slab is not None}
+        needed |= {region[0] for region in regions if region is not None}
+        needed |= {member.granted} if member.granted is not None else set()
         new = sorted(needed - member.slabs)
         member.slabs |= needed
-        message = (number, task, refs, member.granted, [(slab, pool[slab].capacity) for slab in new])
+        message = (number, task, refs, regions, member.granted, [(slab, pool[slab].capacity) for slab in new])
         try:
             member.channel.send(message, [fd for slab in new if (fd := pool[slab].fd) is not None])
         except OSError:
             pass  # it died; the pump sees the end of its channel and gives the task to another
 
-    def discard(self, block: tuple[int, int]) -> None:
+    def discard(self, block: tuple[int | None, int]) -> None:
         slab, _ = block
-        if self._pins[slab]:
-            self._doomed.add(slab)
-        else:
+        if slab is not None:
             self._engine.pool.give(slab)
+
+    def slabs(self, blocks: list[tuple[int | None, int]]) -> list[int]:
+        return [slab for slab, _ in blocks if slab is not None]
 
     def wait(self, changed: threading.Condition, timeout_s: float | None) -> None:
         changed.wait(timeout_s)
@@ -187,18 +186,24 @@ class ProcessExecutor(Executor):
             self._start_deaths = _START_DEATHS
             engine.fail(pickle.loads(message[1]))
             return
-        self._unpin(member)
-        task, _ = engine._busy[worker]
-        number = message[1]
+        task, number = engine.task_of(worker), message[1]
         if word == "read failed":
             self._return_grant(member, None)
             assert isinstance(task, ReadTask)
             engine.read_failed(worker, number, task, pickle.loads(message[3]))
+        elif word == "mixed":
+            assert isinstance(task, MixTask)
+            engine.mix_finished(worker, number, task)
         elif word == "read":
-            _, _, _, rows, size, types, slab, made = message
-            self._adopt(member, slab, made, fds, size)
+            _, _, _, rows, size, placed_bytes, types, placed, layout, slab, made = message
+            if slab is not None:
+                self._adopt(member, slab, made, fds, size)
+                self._block_bytes = size if placed is not None else self._block_bytes
+            else:
+                self._return_grant(member, None)
             assert isinstance(task, ReadTask)
-            engine.read_finished(worker, number, task, (slab, size), rows, size, types)
+            block, size = (slab, size), size + placed_bytes
+            engine.read_finished(worker, number, task, block, rows, size, types, placed, layout)
         else:
             _, _, _, packed, slab, made, seconds, problem = message
             packed = pickle.loads(packed)
@@ -225,16 +230,6 @@ class ProcessExecutor(Executor):
             self._engine.pool.give(member.granted)
         member.granted = None
 
-    def _unpin(self, member: _Member) -> None:
-        for slab in member.pinned:
-            self._pins[slab] -= 1
-            if not self._pins[slab]:
-                del self._pins[slab]
-                if slab in self._doomed:
-                    self._doomed.remove(slab)
-                    self._engine.pool.give(slab)
-        member.pinned = []
-
     def _bury(self, worker: int, member: _Member) -> None:
         """Take note of a worker's end; its task is given to another."""
         member.channel.close()
@@ -245,7 +240,6 @@ class ProcessExecutor(Executor):
                 self._start_deaths += 1
                 if self._start_deaths >= _START_DEATHS:
                     self._engine.fail(WorkerDied(f"worker {worker} {how} while it started"))
-            self._unpin(member)
             self._return_grant(member, None)
             del self._members[worker]
             self._engine.worker_lost(worker, how)
@@ -260,6 +254,10 @@ class ProcessExecutor(Executor):
         for member in members:
             _end(member.process, _GRACE_S)
             member.channel.close()
+
+
+def _region_ref(region: Region | None) -> tuple[int, int, bytes, frozenset[str] | None] | None:
+    return None if region is None else (region.slab, region.n_rows, region.layout, region.placed)
 
 
 def _end(process: subprocess.Popen[bytes], patience_s: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from itertools import accumulate
 
 from pyloader_delta.engine.tasks import ReadTask, Segment
 from pyloader_delta.values import EpochLike
@@ -40,19 +41,18 @@ class Progress:
                 self._window_of[position] = number
         self._rows: list[int | None] = [None] * self.n_chunks
         self._unread = [len(window) for window in plan.windows]
+        self._unmixed: dict[int, int] = {}  # window → number of the task that mixes it, -1 before it is given
         self._reads: list[list[tuple[int, int]]] = [[] for _ in plan.windows]  # (first position, number of the task)
         self._users = [0] * len(plan.windows)
         self.freed = 0
         """Windows let go, from the first."""
+        self._row_starts = list(accumulate((chunk.n_rows or 0 for chunk in plan.chunks), initial=0))
         self._known_starts = self._plan_starts()
 
     def _plan_starts(self) -> list[int] | None:
         if self.planned_rows is None:
             return None
-        starts = [0]
-        for window in self.plan.windows:
-            starts.append(starts[-1] + sum(self.plan.chunks[p].n_rows or 0 for p in window))
-        return starts
+        return [0, *(self._row_starts[window.stop] for window in self.plan.windows)]
 
     def window_of(self, position: int) -> int:
         """Return the window of a chunk."""
@@ -68,13 +68,54 @@ class Progress:
         """Rows of the windows that are read without a gap."""
         return self.starts[-1]
 
-    def read_done(self, task: ReadTask, rows: list[int]) -> None:
-        """Note the rows of each chunk of a task."""
+    def read_done(self, task: ReadTask, rows: list[int], *, mix: bool = False) -> None:
+        """Note the rows of each chunk of a task; `mix`: the window must be mixed before its rows are there."""
+        if mix:
+            self._unmixed[task.window] = -1
         for position, n in zip(task.positions, rows, strict=True):
             self._rows[position] = n
         self._reads[task.window].append((task.positions.start, task.number))
         self._unread[task.window] -= len(task.positions)
-        while not self.all_read and self._unread[self.ready] == 0:
+        self._get_ready()
+
+    def mixable(self) -> int | None:
+        """Return the first window that is read and waits for somebody to mix it."""
+        return min((w for w, number in self._unmixed.items() if number < 0 and not self._unread[w]), default=None)
+
+    def mixing(self, window: int, number: int) -> tuple[int, tuple[int | str, ...]]:
+        """Note that a task mixes a window; return its rows and the key of their permutation."""
+        assert self._known_starts is not None
+        self._unmixed[window] = number
+        start, stop = self._known_starts[window : window + 2]
+        return stop - start, ("rows", self.plan.row_seed or 0, self.plan.epoch, start)
+
+    def mixed(self, window: int, number: int) -> None:
+        """Note that a window is mixed; nothing if it has been read again since the task was given."""
+        if self._unmixed.get(window) == number:
+            del self._unmixed[window]
+            self._get_ready()
+
+    def unread(self, window: int, number: int) -> list[int]:
+        """Have a window read again whose mixing was cut short; return the numbers of the read tasks it had."""
+        if self._unmixed.get(window) != number:
+            return []
+        del self._unmixed[window]
+        numbers = [read for _, read in self._reads[window]]
+        self._reads[window] = []
+        self._unread[window] = len(self.plan.windows[window])
+        self.redo = sorted([*self.redo, *(range(p, p + 1) for p in self.plan.windows[window])], key=lambda r: r.start)
+        return numbers
+
+    def place_of(self, positions: range) -> tuple[int | None, int]:
+        """Return (rows of the window, number in it of the first row) of some chunks, where the plan knows and mixes."""
+        if self._known_starts is None or self.plan.row_seed is None:
+            return None, 0
+        window = self._window_of[positions.start]
+        first = self._row_starts[positions.start] - self._known_starts[window]
+        return self._known_starts[window + 1] - self._known_starts[window], first
+
+    def _get_ready(self) -> None:
+        while not self.all_read and self._unread[self.ready] == 0 and self.ready not in self._unmixed:
             window = self.plan.windows[self.ready]
             self.starts.append(self.starts[-1] + sum(self._rows[p] or 0 for p in window))
             self.ready += 1

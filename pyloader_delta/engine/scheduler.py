@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from pyloader_delta.engine.progress import Progress
-from pyloader_delta.engine.tasks import Limits, ReadTask, RunTask, Task
+from pyloader_delta.engine.tasks import Limits, MixTask, ReadTask, RunTask, Task
 from pyloader_delta.errors import BudgetError, IncompleteEpochError
 from pyloader_delta.values import Chunk, EpochLike
 
@@ -60,13 +60,15 @@ class Scheduler:
     def next_task(self, worker: int) -> Task | None:
         """Return what a worker is to do now; None where it must wait for another event."""
         self._advance()
-        task = self._run_task() or self._read_task(worker)
+        task = self._run_task() or self._mix_task() or self._read_task(worker)
         if task is not None:
             self._flying.setdefault(worker, {})[_name(task)] = task
         return task
 
-    def read_done(self, worker: int, task: ReadTask, rows: list[int], size_bytes: int) -> None:
-        """Note that a read ended: rows of each of its chunks, bytes that its blocks take."""
+    def read_done(
+        self, worker: int, task: ReadTask, rows: list[int], size_bytes: int, *, mix: bool = False
+    ) -> None:
+        """Note that a read ended: rows of each chunk, bytes that it takes, whether its window must be mixed."""
         self._land(worker, task)
         progress = self._by_epoch.get(task.epoch)
         wrong = [(c, n) for c, n in zip(task.chunks, rows, strict=True) if c.n_rows not in (None, n)]
@@ -81,10 +83,16 @@ class Scheduler:
         if size_bytes >= _RATIO_BYTES:
             self._estimated += task.size_bytes
             self._real += size_bytes
-        progress.read_done(task, rows)
+        progress.read_done(task, rows, mix=mix)
         self._let_go(progress.free())
 
-    def read_failed(self, worker: int, task: ReadTask, error: BaseException) -> None:
+    def mix_done(self, worker: int, task: MixTask) -> None:
+        """Note that a window is mixed."""
+        self._land(worker, task)
+        if task.epoch in self._by_epoch:
+            self._by_epoch[task.epoch].mixed(task.window, task.number)
+
+    def read_failed(self, worker: int, task: ReadTask | MixTask, error: BaseException) -> None:
         """Note that a chunk cannot be read; the error is delivered in the place of the first batch that needs it."""
         self._land(worker, task)
         if task.epoch in self._by_epoch:
@@ -106,6 +114,9 @@ class Scheduler:
             if isinstance(task, RunTask):
                 self._redo_runs.append(task)
                 self._redo_runs.sort(key=lambda run: run.number)
+            elif isinstance(task, MixTask):  # columns half mixed: its chunks are read again
+                if task.epoch in self._by_epoch:
+                    self._let_go(self._by_epoch[task.epoch].unread(task.window, task.number))
             else:
                 self._reserved -= task.size_bytes
                 if task.epoch in self._by_epoch:
@@ -240,6 +251,17 @@ class Scheduler:
             if progress.rows_there - progress.next_row < self._batch_size:
                 self.failure = (self._next_run, progress.failure[1])
 
+    # Windows --------------------------------------------------------------------------------------------------------
+
+    def _mix_task(self) -> MixTask | None:
+        for progress in self._reading:
+            window = progress.mixable()
+            if window is not None and self.failure is None:
+                number, self._next_task = self._next_task, self._next_task + 1
+                n_rows, key = progress.mixing(window, number)
+                return MixTask(number, progress.plan.epoch, window, n_rows, key)
+        return None
+
     # Reads ----------------------------------------------------------------------------------------------------------
 
     def _read_task(self, worker: int) -> ReadTask | None:
@@ -291,7 +313,8 @@ class Scheduler:
         chunks = progress.plan.chunks[positions.start : positions.stop]
         size = sum(self._estimate(chunk) for chunk in chunks)
         window = progress.window_of(positions.start)
-        task = ReadTask(self._next_task, progress.plan.epoch, window, positions, chunks, size)
+        place = progress.place_of(positions)
+        task = ReadTask(self._next_task, progress.plan.epoch, window, positions, chunks, size, *place)
         self._next_task += 1
         self._reserved += size
         for chunk in chunks:
@@ -384,7 +407,7 @@ class Scheduler:
         self.freed += numbers
 
     def _flying_reads(self) -> bool:
-        return any(isinstance(task, ReadTask) for tasks in self._flying.values() for task in tasks.values())
+        return any(not isinstance(task, RunTask) for tasks in self._flying.values() for task in tasks.values())
 
 
 def _name(task: Task) -> tuple[str, int]:

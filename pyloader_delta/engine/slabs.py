@@ -6,6 +6,7 @@ import ctypes
 import mmap
 import os
 import weakref
+from collections import Counter
 from queue import SimpleQueue
 from typing import Any
 
@@ -121,6 +122,8 @@ class SlabPool:
         self._free: list[int] = []
         self._next = 0
         self._cost = 0
+        self._pins: Counter[int] = Counter()
+        self._doomed: set[int] = set()
 
     def __getitem__(self, number: int) -> Slab:
         return self._slabs[number]
@@ -159,8 +162,24 @@ class SlabPool:
             self._cost += size_bytes - slab.touched
             slab.touched = size_bytes
 
+    def pin(self, number: int) -> None:
+        """Note that a task uses a slab: given back meanwhile, it is not taken before the task ends."""
+        self._pins[number] += 1
+
+    def unpin(self, number: int) -> None:
+        """Note that such a task has ended."""
+        self._pins[number] -= 1
+        if not self._pins[number]:
+            del self._pins[number]
+            if number in self._doomed:
+                self._doomed.remove(number)
+                self.give(number)
+
     def give(self, number: int) -> None:
-        """Give a slab back; nobody reads it any more."""
+        """Give a slab back; nobody reads it any more, but for tasks that have pinned it."""
+        if number in self._pins:
+            self._doomed.add(number)
+            return
         slab = self._slabs[number]
         if self._cost > self._max_bytes:
             self._cost -= slab.touched

@@ -45,10 +45,29 @@ class ReadTask:
     chunks: tuple[Chunk, ...]
     size_bytes: int
     """Estimated decoded size of the chunks."""
+    window_rows: int | None = None
+    """Rows of the whole window, where its rows are mixed and their number is known before reading."""
+    first_row: int = 0
+    """Number in the window of the task's first row, where `window_rows` is known."""
 
     def __str__(self) -> str:
         more = f" and {len(self.chunks) - 1} more" if len(self.chunks) > 1 else ""
         return f"reading {self.chunks[0]}{more}"
+
+
+@dataclass(frozen=True, slots=True)
+class MixTask:
+    """Permute the numbers of a window in place, once it is read."""
+
+    number: int
+    """Distinct in a pass."""
+    epoch: int
+    window: int
+    n_rows: int
+    key: tuple[int | str, ...]
+
+    def __str__(self) -> str:
+        return f"mixing window {self.window} of epoch {self.epoch}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,4 +119,4 @@ class RunTask:
         return f"encoding batches {self.first_batch}..{last} ({rows}) of epoch {self.epoch}"
 
 
-Task = ReadTask | RunTask
+Task = ReadTask | MixTask | RunTask

@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pyloader_delta.columns import FILES, column_kind, opened
+from pyloader_delta.engine.region import Layout
 from pyloader_delta.engine.tasks import Segment
 from pyloader_delta.errors import ContractError
 from pyloader_delta.permute import permuted
@@ -21,24 +22,35 @@ class WindowBlocks:
     """One window.
 
     Args:
-        blocks: The window's record batches, in order.
+        blocks: The window's record batches, in order, without the columns that were placed in its region.
         missing_as_none: Whether a column that a block lacks is NULL there; otherwise it is an error.
-        join: Make each column of numbers one array. The blocks can be dropped then: taking scattered rows from one
-            array costs less than half of taking them block by block.
+        layout: The columns of the window's region, if it has one.
+        region: Its arrays by name.
+        mixed: Names of those that hold all rows, in delivery order.
     """
 
-    def __init__(self, blocks: Sequence[pa.RecordBatch], *, missing_as_none: bool = False, join: bool = False) -> None:
+    def __init__(
+        self,
+        blocks: Sequence[pa.RecordBatch],
+        *,
+        missing_as_none: bool = False,
+        layout: Layout | None = None,
+        region: dict[str, NDArray[Any]] | None = None,
+        mixed: frozenset[str] = frozenset(),
+    ) -> None:
         blocks = [block for block in blocks if block.num_rows]
         self.starts = np.concatenate(([0], np.cumsum([block.num_rows for block in blocks]))).astype(np.int64)
         self.missing_as_none = missing_as_none
+        self.mixed = mixed
         self.files = [pair for block in blocks for pair in _named(block)]
         """(path, rows) of the files that the rows come from, in order."""
-        self.fields = merged_fields(blocks, missing_as_none)
-        self._pieces: dict[str, tuple[list[Any], list[pa.Field]]] = {f.name: _pieces(blocks, f.name) for f in self.fields}
-        if join and len(blocks) > 1:
-            for name, (pieces, fields) in self._pieces.items():
-                if _alike(pieces, fields):
-                    self._pieces[name] = [np.concatenate(pieces)], fields[:1]
+        fields = {f.name: f for f in layout.fields} if layout is not None else {}
+        self._pieces = {name: ([region[name]], [fields[name]]) for name in mixed} if region else {}
+        for name in dict.fromkeys(name for block in blocks for name in block.schema.names):
+            self._pieces[name] = _pieces(blocks, name, self.starts, region or {}, fields)
+        self.fields = _window_fields(blocks, missing_as_none, fields, self._pieces)
+        self.dtypes = {name: _dtype(*column) for name, column in self._pieces.items()}
+        """Of each column that is one array, or several alike; None for others."""
 
     def column(self, name: str) -> tuple[list[Any], list[pa.Field]]:
         """Return a column and its fields: of the whole window (one piece), or of each block.
@@ -74,14 +86,29 @@ class Where:
     def __init__(self, window: WindowBlocks, segment: Segment) -> None:
         self.window = window
         self.n_rows = segment.stop - segment.start
-        self.numbers: NDArray[np.int64] | slice = (
-            slice(segment.start, segment.stop)
-            if segment.key is None
-            else permuted(segment.n_rows, segment.key, segment.start, segment.stop)
-        )
+        self._segment = segment
+        self._places = slice(segment.start, segment.stop)
 
-    def of(self, pieces: list[Any]) -> tuple[list[tuple[int, Any]], NDArray[np.int64] | None]:
+    @property
+    def n_there(self) -> int:
+        """Rows that the segment really has in the window."""
+        there = int(self.window.starts[-1])
+        if self._segment.key is not None:
+            return self.n_rows if there == self._segment.n_rows else 0
+        return max(min(self._segment.stop, there) - self._segment.start, 0)
+
+    @cached_property
+    def numbers(self) -> NDArray[np.int64] | slice:
+        """Numbers in the window of the segment's rows."""
+        segment = self._segment
+        if segment.key is None:
+            return self._places
+        return permuted(segment.n_rows, segment.key, segment.start, segment.stop)
+
+    def of(self, name: str, pieces: list[Any]) -> tuple[list[tuple[int, Any]], NDArray[np.int64] | None]:
         """Return (piece, rows inside it) for each piece that has some, and each row's place among them (None: as is)."""
+        if name in self.window.mixed:
+            return [(0, self._places)], None
         return ([(0, self.numbers)], None) if len(pieces) == 1 else self._grouped
 
     @cached_property
@@ -140,21 +167,49 @@ def _named(block: pa.RecordBatch) -> list[tuple[str, int]]:
     return json.loads(text) if text else []
 
 
-def _pieces(blocks: Sequence[pa.RecordBatch], name: str) -> tuple[list[Any], list[pa.Field]]:
-    pieces, fields = [], []
-    for block in blocks:
+def _window_fields(
+    blocks: Sequence[pa.RecordBatch],
+    missing_as_none: bool,
+    fields: dict[str, pa.Field],
+    pieces: dict[str, Any],
+) -> list[pa.Field]:
+    """Return the window's fields in the reader's order: those of its region first asked, then those of the blocks."""
+    found = {f.name: f for f in merged_fields(blocks, missing_as_none or bool(fields))}
+    if not fields:
+        return list(found.values())
+    if len(fields) > 0 and found.keys() == {""}:
+        found = {}
+    known = [found.get(name, field) for name, field in fields.items() if name in pieces]
+    return known + [field for name, field in found.items() if name not in fields]
+
+
+def _pieces(
+    blocks: Sequence[pa.RecordBatch],
+    name: str,
+    starts: NDArray[np.int64],
+    region: dict[str, NDArray[Any]],
+    fields: dict[str, pa.Field],
+) -> tuple[list[Any], list[pa.Field]]:
+    """Return a column of each block, of the region where the block's rows were placed there."""
+    pieces, found = [], []
+    for number, block in enumerate(blocks):
         index = block.schema.get_field_index(name)
-        field = pa.field(name, pa.null()) if index < 0 else block.schema.field(index)
-        fields.append(field)
-        pieces.append(pa.nulls(block.num_rows) if index < 0 else opened(block.column(index), field))
-    return pieces, fields
+        if index >= 0:
+            field = block.schema.field(index)
+            pieces.append(opened(block.column(index), field))
+        elif name in region:
+            field = fields[name]
+            pieces.append(region[name][int(starts[number]) : int(starts[number + 1])])
+        else:
+            field = pa.field(name, pa.null())
+            pieces.append(pa.nulls(block.num_rows))
+        found.append(field)
+    return pieces, found
 
 
-def _alike(pieces: list[Any], fields: list[pa.Field]) -> bool:
-    """Return whether pieces are arrays that one array can hold as they are."""
-    kinds = [column_kind(field) for field in fields]
-    return (
-        all(isinstance(piece, np.ndarray) for piece in pieces)
-        and all(piece.dtype == pieces[0].dtype for piece in pieces)
-        and all(kind == kinds[0] for kind in kinds)
-    )
+def _dtype(pieces: list[Any], fields: list[pa.Field]) -> np.dtype[Any] | None:
+    """Return the dtype of pieces that one array can hold as they are, else None."""
+    if not pieces or not all(isinstance(piece, np.ndarray) and piece.dtype == pieces[0].dtype for piece in pieces):
+        return None
+    kind = column_kind(fields[0])
+    return pieces[0].dtype if all(column_kind(field) == kind for field in fields[1:]) else None

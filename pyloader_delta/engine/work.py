@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from pyloader_delta.columns import FILES, KIND
 from pyloader_delta.engine.gather import gather
 from pyloader_delta.engine.pack import EMPTY, Packed, Part, Tray
+from pyloader_delta.engine.region import Layout, learn, place
 from pyloader_delta.engine.tasks import ReadTask, RunTask
 from pyloader_delta.engine.tree import take_apart
 from pyloader_delta.engine.window import WindowBlocks
@@ -45,13 +47,18 @@ class Blocks:
     """Rows of each chunk."""
     types: Types
     """Of the first block that has rows; () where none has."""
+    placed: frozenset[str] | None = None
+    """Columns that are in the window's region instead; None where it has none."""
+    layout: bytes | None = None
+    """What a region of such blocks would hold (see `region.learn`); None where there was a region."""
+    placed_bytes: int = 0
     window: WindowBlocks | None = None
     """The whole window opened, on its first blocks: opened once, and gone with them."""
 
     @property
     def size_bytes(self) -> int:
         """Bytes that the blocks keep in memory."""
-        return sum(batch.get_total_buffer_size() for batch in self.batches)
+        return sum(batch.get_total_buffer_size() for batch in self.batches) + self.placed_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +77,8 @@ class Workshop:
         self._stages = stages
         self._opened = False
 
-    def read(self, task: ReadTask) -> Blocks:
-        """Read the chunks of a task into as few blocks as their types allow."""
+    def read(self, task: ReadTask, region: tuple[Layout, dict[str, NDArray[Any]]] | None = None) -> Blocks:
+        """Read the chunks of a task into as few blocks as their types allow, and what is possible into a region."""
         self._open()
         found: list[pa.RecordBatch] = []
         rows = []
@@ -79,8 +86,14 @@ class Workshop:
             batches = self._stages.read(chunk)
             rows.append(sum(batch.num_rows for batch in batches))
             found += [_named(batch, chunk) for batch in batches if batch.num_rows]
-        blocks = _compacted(found)
-        return Blocks(blocks, rows, _types(blocks[0]) if blocks else ())
+        types = _types(found[0]) if found else ()
+        if region is None or rows != [chunk.n_rows for chunk in task.chunks]:
+            blocks = _compacted(found)
+            return Blocks(blocks, rows, types, layout=learn(blocks) if task.window_rows is not None else None)
+        layout, arrays = region
+        left, placed = place(found, layout, arrays, task.first_row)
+        size = sum(dtype.itemsize for name, dtype in layout.numbers if name in placed) * sum(rows)
+        return Blocks(_compacted(left), rows, types, placed, placed_bytes=size)
 
     def run(self, task: RunTask, windows: Sequence[WindowBlocks], tray: Tray) -> Made:
         """Gather, encode and collate the batches of a task, and pack them into a tray."""

@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 
 from pyloader_delta.engine.channel import Channel
 from pyloader_delta.engine.pack import EMPTY, Tray
+from pyloader_delta.engine.region import Layout, load_layout, mix
 from pyloader_delta.engine.slabs import Slab, capacity_for
-from pyloader_delta.engine.tasks import ReadTask, RunTask
+from pyloader_delta.engine.tasks import MixTask, ReadTask, RunTask
 from pyloader_delta.engine.window import WindowBlocks
 from pyloader_delta.engine.work import Blocks, Made, Workshop
 from pyloader_delta.errors import ContractError, StageError
@@ -30,8 +31,12 @@ from pyloader_delta.errors import ContractError, StageError
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _WINDOWS_OPEN = 3
 
-BlockRef = tuple[int, int]
-"""(slab, bytes from its start that hold an Arrow stream)."""
+BlockRef = tuple[int | None, int]
+"""(slab, bytes from its start that hold an Arrow stream); no slab where a read gave no rows."""
+RegionRef = tuple[int, int, bytes, frozenset[str] | None]
+"""(slab, rows, pickled layout, columns placed by all its readers)."""
+Reply = tuple[tuple[Any, ...], list[int]]
+"""A message and the descriptors with it."""
 
 
 def main(fd: int, parent: int) -> None:
@@ -75,12 +80,15 @@ class _Worker:
         """Carry out tasks until the channel ends."""
         while True:
             message, fds = self._channel.recv()
-            number, task, windows, granted, new = message
+            number, task, windows, regions, granted, new = message
             for (slab, capacity), fd in zip(new, fds, strict=True):
                 self._slabs[slab] = Slab(capacity, shared=True, fd=fd)
-            done = self._read(number, task, granted) if isinstance(task, ReadTask) else self._run(
-                number, task, windows, granted
-            )  # fmt: skip
+            if isinstance(task, ReadTask):
+                done = self._read(number, task, regions[0], granted)
+            elif isinstance(task, MixTask):
+                done = self._mix(number, task, regions[0])
+            else:
+                done = self._run(number, task, windows, regions, granted)
             del message, task, windows
             self._channel.send(*done)
 
@@ -88,19 +96,33 @@ class _Worker:
         """Close the user's objects."""
         self._workshop.close()
 
-    def _read(self, number: int, task: ReadTask, granted: int | None) -> tuple[Any, list[int]]:
+    def _read(self, number: int, task: ReadTask, ref: RegionRef | None, granted: int | None) -> Reply:
+        slab = made = None
+        fds: list[int] = []
         try:
-            blocks = self._workshop.read(task)
+            blocks = self._workshop.read(task, None if ref is None else self._region(ref))
             size = _stream_size(blocks)
-            slab, made, fds = self._slab(size, granted)
-            _write_stream(blocks, self._slabs[slab])
+            if size:
+                slab, made, fds = self._slab(size, granted)
+                _write_stream(blocks, self._slabs[slab])
         except BaseException as error:
             return ("read failed", number, task.number, portable(error)), []
-        return ("read", number, task.number, blocks.rows, size, blocks.types, slab, made), fds
+        result = blocks.rows, size, blocks.placed_bytes, blocks.types, blocks.placed, blocks.layout, slab, made
+        return ("read", number, task.number, *result), fds
+
+    def _mix(self, number: int, task: MixTask, ref: RegionRef | None) -> Reply:
+        if ref is not None:
+            mix(self._region(ref)[1], ref[3] or (), task.n_rows, task.key)
+        return ("mixed", number, task.number), []
+
+    def _region(self, ref: RegionRef) -> tuple[Layout, dict[str, NDArray[Any]]]:
+        slab, n_rows, text, _ = ref
+        layout = load_layout(text)
+        return layout, layout.arrays(self._slabs[slab].array, n_rows)
 
     def _run(
-        self, number: int, task: RunTask, refs: list[list[BlockRef]], granted: int | None
-    ) -> tuple[Any, list[int]]:
+        self, number: int, task: RunTask, refs: list[list[BlockRef]], regions: list[RegionRef | None], granted: int | None
+    ) -> Reply:
         slabs: list[tuple[int, int | None, list[int]]] = []
 
         def take(size_bytes: int) -> NDArray[np.uint8]:
@@ -109,7 +131,8 @@ class _Worker:
 
         try:
             windows = [
-                self._window(number, segment.reads, blocks) for segment, blocks in zip(task.segments, refs, strict=True)
+                self._window(number, segment.reads, blocks, region)
+                for segment, blocks, region in zip(task.segments, refs, regions, strict=True)
             ]
             made = self._workshop.run(task, windows, Tray(take))
         except BaseException as raised:
@@ -138,12 +161,18 @@ class _Worker:
         assert slab.fd is not None
         return number, slab.capacity, [slab.fd]
 
-    def _window(self, number: int, reads: tuple[int, ...], refs: list[BlockRef]) -> WindowBlocks:
+    def _window(
+        self, number: int, reads: tuple[int, ...], refs: list[BlockRef], ref: RegionRef | None
+    ) -> WindowBlocks:
         key = (number, *reads)
         window = self._windows.get(key)
         if window is None:
-            batches = [batch for slab, size in refs for batch in _open_stream(self._slabs[slab], size)]
-            window = self._windows[key] = WindowBlocks(batches, missing_as_none=self._workshop.missing_as_none)
+            batches = [b for slab, size in refs if slab is not None for b in _open_stream(self._slabs[slab], size)]
+            layout, arrays = (None, None) if ref is None else self._region(ref)
+            mixed = frozenset() if ref is None or ref[3] is None else ref[3]
+            window = self._windows[key] = WindowBlocks(
+                batches, missing_as_none=self._workshop.missing_as_none, layout=layout, region=arrays, mixed=mixed
+            )
             while len(self._windows) > _WINDOWS_OPEN:
                 self._windows.popitem(last=False)
         self._windows.move_to_end(key)

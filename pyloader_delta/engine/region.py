@@ -1,0 +1,121 @@
+"""Where the numbers of a shuffled window lie: one array a column over all its rows, filled by readers, mixed in place.
+
+Taking scattered rows run by run costs a cache miss a value; permuting a whole column, which stays in cache, does not.
+"""
+
+from __future__ import annotations
+
+import functools
+import pickle
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pyloader_delta.columns import KIND, column_kind, opened
+from pyloader_delta.engine.slabs import aligned
+from pyloader_delta.permute import permuted
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The columns of a window in a slab."""
+
+    fields: tuple[pa.Field, ...]
+    """All columns of the blocks, in order."""
+    numbers: tuple[tuple[str, np.dtype[Any]], ...]
+    """Columns that were numbers without nulls, or rows of arrays, where this was learned."""
+
+    def size_bytes(self, n_rows: int) -> int:
+        """Return the bytes that the numbers of so many rows take."""
+        return sum(aligned(n_rows * dtype.itemsize) for _, dtype in self.numbers)
+
+    def arrays(self, memory: NDArray[np.uint8], n_rows: int) -> dict[str, NDArray[Any]]:
+        """Return each column of numbers as a view of a slab's memory, shape (n_rows,)."""
+        found, start = {}, 0
+        for name, dtype in self.numbers:
+            found[name] = memory[start : start + n_rows * dtype.itemsize].view(dtype)
+            start += aligned(n_rows * dtype.itemsize)
+        return found
+
+
+@dataclass(slots=True)
+class Region:
+    """The numbers of one window, as the engine keeps account of them."""
+
+    slab: int
+    n_rows: int
+    layout: bytes
+    """A pickled Layout; workers open it once."""
+    placed: frozenset[str] | None = None
+    """Columns that every reader so far has placed; None before any."""
+    reads: set[int] = field(default_factory=set)
+    """Numbers of the read tasks that fill it and were not let go."""
+
+
+@functools.lru_cache(maxsize=8)
+def load_layout(text: bytes) -> Layout:
+    """Return a layout that this process tree pickled."""
+    return pickle.loads(text)  # type: ignore[no-any-return]
+
+
+def learn(batches: list[pa.RecordBatch]) -> bytes | None:
+    """Return the layout of blocks, pickled; None where they hold no numbers."""
+    if not batches:
+        return None
+    first = batches[0].replace_schema_metadata(None)
+    numbers = [(f.name, array.dtype) for f, array in _opened(first) if isinstance(array, np.ndarray)]
+    layout = Layout(tuple(first.schema), tuple(numbers))
+    return pickle.dumps(layout) if numbers else None
+
+
+def learn_schema(schema: pa.Schema) -> bytes | None:
+    """Return the layout of blocks of a schema, pickled; None where it has no numbers."""
+    return learn([pa.record_batch([pa.array([], type=f.type) for f in schema], schema=schema)])
+
+
+def place(
+    batches: list[pa.RecordBatch], layout: Layout, arrays: dict[str, NDArray[Any]], first_row: int
+) -> tuple[list[pa.RecordBatch], frozenset[str]]:
+    """Copy the columns of numbers to their rows; return the blocks without them, and their names.
+
+    A column that has nulls or another type in any of the blocks stays in them.
+    """
+    kinds = {f.name: column_kind(f) for f in layout.fields}
+    found: dict[str, list[NDArray[Any]]] = {name: [] for name, _ in layout.numbers}
+    for batch in batches:
+        for f, array in _opened(batch):
+            ours = isinstance(array, np.ndarray) and f.name in arrays and array.dtype == arrays[f.name].dtype
+            if ours and column_kind(f) == kinds[f.name]:
+                found[f.name].append(array)
+    placed = frozenset(name for name, parts in found.items() if len(parts) == len(batches))
+    for name in placed:
+        row = first_row
+        for part in found[name]:
+            arrays[name][row : row + len(part)] = part
+            row += len(part)
+    return [_without(batch, placed) for batch in batches], placed
+
+
+def mix(arrays: dict[str, NDArray[Any]], names: Iterable[str], n_rows: int, key: tuple[int | str, ...]) -> None:
+    """Permute columns in place. Not to be done twice: a column cut short in the middle of it must be read again."""
+    order = permuted(n_rows, key)
+    for name in names:
+        arrays[name][...] = arrays[name].take(order)
+
+
+def _opened(batch: pa.RecordBatch) -> Iterable[tuple[pa.Field, Any]]:
+    return [(f, opened(column, f)) for f, column in zip(batch.schema, batch.columns, strict=True)]
+
+
+def _without(batch: pa.RecordBatch, names: frozenset[str]) -> pa.RecordBatch:
+    """Return a block without some columns; a column of no width keeps its rows where none is left."""
+    left = [name for name in batch.schema.names if name not in names]
+    if left:
+        return batch.select(left)
+    rows = pa.field("", pa.null(), metadata={KIND: b'{"kind":"rows"}'})
+    schema = pa.schema([rows], metadata=batch.schema.metadata)
+    return pa.record_batch([pa.nulls(batch.num_rows)], schema=schema)
