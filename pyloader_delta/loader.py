@@ -331,7 +331,7 @@ class DataLoader(Generic[T_co]):
     def _check_windows(self, plan: EpochPlan, budget: int) -> None:
         """Raise where two neighbouring windows, which a batch across their border needs, do not fit together."""
         sizes = [sum(plan.chunks[p].size_bytes for p in window) for window in plan.windows]
-        needed = max((a + b for a, b in zip(sizes, [*sizes[1:], 0], strict=True)), default=0)
+        needed = max((a + b for a, b in zip(sizes, [*sizes[1:], 0], strict=False)), default=0)
         share = int(budget * _STORE)
         if needed <= share:
             return

@@ -207,6 +207,14 @@ def test_a_reader_with_another_base_and_without_read_file_reads_a_table(tmp_path
     assert found[folder] == found[table] == sorted([1, 2, 3, 4, 5, 6, 7, 8] * 2)
 
 
+def test_an_empty_table_warns_once_and_yields_no_batch(tmp_path):
+    write_deltalake(str(tmp_path), pa.table({"n": pa.array([], pa.int64())}))
+    with DataLoader(TableReader(), AsTheyAre(), Raw(), str(tmp_path), **INLINE) as loader:
+        assert len(loader) == 0
+        with pytest.warns(UserWarning, match="has no rows"):
+            assert list(loader) == []
+
+
 def test_a_reader_of_files_is_not_let_loose_on_a_table(tmp_path):
     write_deltalake(str(tmp_path), pa.table({"n": [1]}))
     with pytest.raises(TableError, match="read it with DeltaDataReader"):
