@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import atexit
 import os
-import warnings
 import weakref
 from collections.abc import Iterator
+from functools import partial
 from itertools import count, islice
 from typing import Any, Generic, TypeVar
 
@@ -20,12 +20,12 @@ from pyloader_delta.engine.scheduler import Scheduler
 from pyloader_delta.engine.tasks import Limits
 from pyloader_delta.errors import BudgetError, ConfigError
 from pyloader_delta.memory import default_budget
-from pyloader_delta.options import Options, check_parts, check_root, make_options
+from pyloader_delta.options import check_parts, check_root, make_options
 from pyloader_delta.passes import BatchIterator, Pass
 from pyloader_delta.plan.epoch import PART_OF_WINDOW, EpochPlan, Order, plan_epoch, split, total_rows
-from pyloader_delta.read.base import DataReader
+from pyloader_delta.read.base import DataReader, checked_chunks
 from pyloader_delta.read.delta import DeltaDataReader
-from pyloader_delta.stages import Stages
+from pyloader_delta.stages import Stages, finalized, named
 from pyloader_delta.stats import Stats
 from pyloader_delta.values import Snapshot
 
@@ -108,7 +108,8 @@ class DataLoader(Generic[T_co]):
         self._order = Order(
             options.shuffle, options.random_seed, bool(datareader.shuffle), int(datareader.random_seed), options.window
         )
-        chunks = datareader.chunks(self.root_dir)
+        with named(datareader, "chunks"):
+            chunks = checked_chunks(datareader.chunks(self.root_dir), type(datareader).__name__)
         if datareader.shuffle and options.window.unit == "rows" and total_rows(chunks) is None:
             raise ConfigError(
                 "shuffle_window in rows needs the length of each file before reading: define count_samples(self, path) "
@@ -128,6 +129,9 @@ class DataLoader(Generic[T_co]):
 
     def __iter__(self) -> BatchIterator:
         """Return an iterator over the next `num_epoch` epochs; an older iterator ends."""
+        return self._iterate(self)
+
+    def _iterate(self, keep: DataLoader[Any] | None) -> BatchIterator:
         if self._closed:
             raise RuntimeError("this DataLoader is closed")
         engine = self._running_engine()
@@ -139,7 +143,7 @@ class DataLoader(Generic[T_co]):
             replay = live.peeked()
         if live is None or replay is None:
             live, replay = self._begin(engine, live), []
-        iterator = BatchIterator(live, replay, engine)
+        iterator = BatchIterator(live, replay, engine, keep)
         self._iterator = weakref.ref(iterator)
         self._hidden = None
         return iterator
@@ -147,10 +151,10 @@ class DataLoader(Generic[T_co]):
     def __next__(self) -> Any:
         """Return the next batch of a pass of the loader's own; after its StopIteration the next pass begins."""
         if self._hidden is None:
-            self._hidden = iter(self)
+            self._hidden = self._iterate(None)
         try:
             return next(self._hidden)
-        except StopIteration:
+        except BaseException:
             self._hidden = None
             raise
 
@@ -210,7 +214,11 @@ class DataLoader(Generic[T_co]):
         if isinstance(epoch, bool) or not hasattr(epoch, "__index__") or epoch < 0:
             raise ConfigError(f"epoch must be an int >= 0, got {epoch!r}")
         live = self._pass
-        under_way = live is not None and not live.finished and not live.at_epoch_end and live.epoch == epoch
+        held = self._iterator is not None and self._iterator() is not None
+        under_way = (
+            live is not None and not live.finished and not live.at_epoch_end and live.epoch == epoch
+            and (held or live.peeked() is not None)
+        )  # fmt: skip
         self._set_epoch = None if under_way else int(epoch)
 
     # Looking in and ending ------------------------------------------------------------------------------------------
@@ -256,10 +264,10 @@ class DataLoader(Generic[T_co]):
             self._next_epoch, self._set_epoch = self._set_epoch, None
         elif older is not None and older.delivered:
             self._next_epoch = older.epoch + 1
-        if not self._units:
-            warnings.warn(f"{self.root_dir} has no rows: the loader yields no batch", stacklevel=3)
         first = self._next_epoch
-        epochs: Iterator[int] = count(first) if options.num_epoch is None else iter(range(first, first + options.num_epoch))
+        epochs: Iterator[int] = (
+            count(first) if options.num_epoch is None else iter(range(first, first + options.num_epoch))
+        )
         plans = (plan_epoch(self._units, self._order, epoch) for epoch in epochs)
         head = list(islice(plans, 1))
         budget = self._budget()
@@ -268,8 +276,16 @@ class DataLoader(Generic[T_co]):
             _chain(head, plans), self._limits(budget), batch_size=options.batch_size, drop_last=options.drop_last,
             group=options.group,
         )  # fmt: skip
-        self._pass = Pass(engine, scheduler, first, self.datacollator.finalize, self._n_rows, self._stats)
+        finalize = partial(finalized, self.datacollator)
+        self._pass = Pass(engine, scheduler, first, finalize, self._n_rows, self._stats, self._nothing())
         return self._pass
+
+    def _nothing(self) -> str:
+        if self._n_rows and self.drop_last:
+            return f"drop_last leaves no batch of the {self._n_rows} rows of {self.root_dir}"
+        return (
+            f"{self.root_dir} has no rows{' for a whole batch' if self.drop_last else ''}: the loader yields no batch"
+        )
 
     def _running_engine(self) -> Engine:
         if self._engine is not None and self._pid == os.getpid():
@@ -292,9 +308,7 @@ class DataLoader(Generic[T_co]):
 
     def _executor(self) -> Executor:
         options = self._options
-        stages = Stages(
-            self.datareader, self.dataset, self.datacollator, seed=options.random_seed, group=options.group
-        )
+        stages = Stages(self.datareader, self.dataset, self.datacollator, seed=options.random_seed, group=options.group)
         if options.workers == "inline":
             return InlineExecutor(stages)
         if options.workers == "process":
@@ -339,8 +353,8 @@ class DataLoader(Generic[T_co]):
             f"shuffle_window={share // 3 / 2**20:.0f}MiB" if self._order.shuffle_rows else "smaller files or row groups"
         )
         raise BudgetError(
-            f"memory_budget of {budget} bytes is too small: two neighbouring windows take about {needed} bytes decoded, "
-            f"and {share} are for chunks. Raise memory_budget to {int(needed / _STORE) + 1} or use {what}"
+            f"memory_budget of {budget} bytes is too small: two neighbouring windows take about {needed} bytes "
+            f"decoded, and {share} are for chunks. Raise memory_budget to {int(needed / _STORE) + 1} or use {what}"
         )
 
 

@@ -27,11 +27,11 @@ def parse_bytes(value: int | str, name: str) -> int:
         if match is None or unit is None:
             raise ConfigError(f"{name} must be a size such as '128MiB', got {value!r}")
         value = int(float(match[1]) * unit)
-    elif isinstance(value, bool) or not isinstance(value, int):
+    elif isinstance(value, bool) or not hasattr(value, "__index__"):
         raise ConfigError(f"{name} must be a number of bytes or a size such as '128MiB', got {value!r}")
     if value < 1:
         raise ConfigError(f"{name} must be at least one byte, got {value!r}")
-    return value
+    return int(value)
 
 
 def usable_bytes() -> tuple[int, int]:

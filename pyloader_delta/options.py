@@ -19,6 +19,8 @@ WorkerKind = Literal["inline", "thread", "process"]
 GROUP_ROWS = 16384
 """Rows that a `rowwise` dataset gets in one call, at most. Part of what `rng` is keyed by."""
 
+_ENDLESS_S = 1e9  # locks cannot wait much longer: a timeout of 32 years is none
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -61,8 +63,8 @@ def check_parts(datareader: Any, dataset: Any, datacollator: Any) -> None:
             f"{type(dataset).__name__}.input_format must be 'python', 'numpy' or 'arrow', got {dataset.input_format!r}"
         )
     for method, argument in (
-        (datareader.read_file, "path"), (dataset.batch_encode, "batch_data"), (datacollator.collate_batch, "features"),
-        (datacollator.finalize, "batch"),
+        (datareader.read_file, "path"), (datareader.read_chunk, "chunk"), (dataset.batch_encode, "batch_data"),
+        (datacollator.collate_batch, "features"), (datacollator.finalize, "batch"),
     ):  # fmt: skip
         _check_takes_one(method, argument)
     whole(datareader.batch_size, f"{type(datareader).__name__}.batch_size", at_least=1)
@@ -85,7 +87,7 @@ def make_options(
     n_workers = usable_cpus() if num_workers is None else whole(num_workers, "num_workers", at_least=0)
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout >= 0:
         raise ConfigError(f"timeout must be a number of seconds >= 0 (0: no limit), got {timeout!r}")
-    batch_size = datareader.batch_size
+    batch_size = int(datareader.batch_size)
     return Options(
         num_epoch=None if num_epoch is None else whole(num_epoch, "num_epoch", at_least=1),
         max_queue_size=whole(max_queue_size, "max_queue_size", at_least=1),
@@ -97,7 +99,7 @@ def make_options(
         memory_budget=None if memory_budget is None else parse_bytes(memory_budget, "memory_budget"),
         drop_last=flag(drop_last, "drop_last"),
         prefetch_factor=whole(prefetch_factor, "prefetch_factor", at_least=1),
-        timeout_s=float(timeout),
+        timeout_s=float(timeout) if timeout < _ENDLESS_S else 0.0,
         batch_size=batch_size,
         group=max(GROUP_ROWS // batch_size, 1) if dataset.rowwise else 1,
     )
@@ -107,7 +109,7 @@ def check_root(root_dir: Any) -> str:
     """Return the root as text."""
     if not isinstance(root_dir, (str, os.PathLike)) or not os.fspath(root_dir):
         raise ConfigError(f"root_dir must be the path of a folder or the URI of a table, got {root_dir!r}")
-    return os.fspath(root_dir)  # type: ignore[return-value]
+    return str(os.fspath(root_dir))
 
 
 def whole(value: Any, name: str, *, at_least: int | None = None) -> int:
@@ -121,7 +123,9 @@ def whole(value: Any, name: str, *, at_least: int | None = None) -> int:
 
 def flag(value: Any, name: str) -> bool:
     """Return a bool; 0 and 1 count as well."""
-    if value not in (True, False):
+    if getattr(value, "shape", None) == ():
+        value = value.item()  # NumPy's own bool
+    if not isinstance(value, int) or value not in (True, False):
         raise ConfigError(f"{name} must be True or False, got {value!r}")
     return bool(value)
 
@@ -154,7 +158,7 @@ def _check_takes_one(method: Any, argument: str) -> None:
     name = getattr(method, "__qualname__", repr(method))
     try:
         inspect.signature(method).bind(None)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
+        if isinstance(error, ValueError) and not inspect.isfunction(getattr(method, "__func__", None)):
+            return  # a builtin without a signature
         raise ConfigError(f"{name} must take one argument: def {method.__name__}(self, {argument})") from error
-    except ValueError:  # a builtin without a signature
-        pass

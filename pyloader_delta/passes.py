@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -27,11 +29,12 @@ class Pass:
         finalize: Turns a worker's batch into what the training loop gets.
         planned_rows: Rows of an epoch; None where unknown before reading.
         stats: Counts what is delivered.
+        nothing: What to warn of if the pass ends without a batch.
     """
 
     def __init__(
         self, engine: Engine, scheduler: Scheduler, first_epoch: int, finalize: Callable[[Any], Any],
-        planned_rows: int | None, stats: Stats,
+        planned_rows: int | None, stats: Stats, nothing: str,
     ) -> None:  # fmt: skip
         self.epoch = first_epoch
         """0-based epoch of the batch delivered last."""
@@ -45,7 +48,7 @@ class Pass:
         """Batches delivered in this pass."""
         self.number = engine.begin(scheduler)
         self._engine, self._finalize, self._stats = engine, finalize, stats
-        self._planned_rows = planned_rows
+        self._planned_rows, self._nothing, self._pid = planned_rows, nothing, os.getpid()
         self._replay: list[Any] = []
         self._run: Run | None = None
         self._in_run = 0
@@ -58,10 +61,14 @@ class Pass:
         self.finished = True
 
     def peeked(self) -> list[Any] | None:
-        """Return private copies of the batches delivered so far if they were a peek, else None."""
+        """Return private copies of the batches delivered so far, before `finalize`; None if they were no peek."""
         if self.finished or self.at_epoch_end or self.delivered > PEEK:
             return None
         return [private_copy(batch) for batch in self._replay]
+
+    def finalized(self, batch: Any) -> Any:
+        """Return what the training loop gets of a worker's batch."""
+        return self._finalize(batch)
 
     def next(self) -> Any:
         """Return the next batch.
@@ -69,25 +76,41 @@ class Pass:
         Raises:
             StopIteration: The pass is over.
             IncompleteEpochError: With an epoch's last batch: rows are missing or too many.
+            RuntimeError: This process was forked from the one that the pass belongs to.
         """
+        if os.getpid() != self._pid:
+            raise RuntimeError("this iterator belongs to the parent process: call iter(loader) in this one")
         started = time.perf_counter()
         try:
-            batch, task = self._next()
-        except BaseException:
+            try:
+                batch, task = self._next()
+            finally:
+                self._stats.wait_seconds += time.perf_counter() - started
+                self._stats.seconds = self._spent + time.perf_counter() - self._began
+            if self.delivered < PEEK and not self.at_epoch_end:
+                self._replay.append(private_copy(batch))
+            else:
+                self._replay.clear()
+            batch = self._finalize_at(batch, task)
+        except BaseException as error:
             self.finished = True
             self._engine.cancel()
             self._replay.clear()
+            if isinstance(error, StopIteration) and not self.delivered:
+                warnings.warn(self._nothing, stacklevel=3)
             raise
-        finally:
-            self._stats.wait_seconds += time.perf_counter() - started
-            self._stats.seconds = self._spent + time.perf_counter() - self._began
-        batch = self._finalize(batch)
         self.delivered += 1
-        if self.delivered <= PEEK and not self.at_epoch_end:
-            self._replay.append(private_copy(batch))
-        else:
-            self._replay.clear()
         return batch
+
+    def _finalize_at(self, batch: Any, task: RunTask) -> Any:
+        try:
+            return self._finalize(batch)
+        except BaseException as error:
+            first = task.first_row + sum(task.batch_rows[: self._in_run - 1])
+            last = first + task.batch_rows[self._in_run - 1] - 1
+            place = f"epoch {task.epoch}, batch {task.first_batch + self._in_run - 1}, rows {first}..{last}"
+            error.add_note(f"pyloader_delta: {place} of the epoch's order")
+            raise
 
     def _next(self) -> tuple[Any, RunTask]:
         while self._run is None or self._in_run == len(self._run[0].batch_rows):
@@ -131,10 +154,17 @@ _END = object()
 
 
 class BatchIterator(Iterator[Any]):
-    """What `iter(loader)` gives. A newer one takes its place."""
+    """What `iter(loader)` gives. A newer one takes its place.
 
-    def __init__(self, live: Pass, replay: list[Any], engine: Engine) -> None:
-        self._pass, self._replay, self._engine = live, replay, engine
+    Args:
+        live: The pass that it delivers.
+        replay: Batches to deliver before it goes on.
+        engine: Carries the pass out.
+        loader: Kept until the pass is over: a loader that nobody else holds is closed when it is garbage.
+    """
+
+    def __init__(self, live: Pass, replay: list[Any], engine: Engine, loader: Any) -> None:
+        self._pass, self._replay, self._engine, self._loader = live, replay, engine, loader
         self._replaced = False
 
     def __next__(self) -> Any:
@@ -143,14 +173,18 @@ class BatchIterator(Iterator[Any]):
         if self._pass.cut_off:
             raise RuntimeError("this DataLoader is closed")
         if self._replay:
-            return self._replay.pop(0)
+            return self._pass.finalized(self._replay.pop(0))
         if self._pass.finished:
             raise StopIteration
-        return self._pass.next()
+        try:
+            return self._pass.next()
+        except BaseException:
+            self._loader = None
+            raise
 
     def replace(self) -> None:
         """Note that a newer iterator has taken over."""
-        self._replaced = True
+        self._replaced = not self._pass.finished
         self._replay.clear()
 
     def __del__(self) -> None:

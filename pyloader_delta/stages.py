@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -16,6 +17,26 @@ from pyloader_delta.read.base import DataReader
 from pyloader_delta.read.columns import to_batches
 from pyloader_delta.rng import key_rng, seed_globals
 from pyloader_delta.values import Chunk, Columns, Group
+
+
+class named:
+    """Note on an error in which of the user's methods it was raised; a StopIteration must not end the training loop."""
+
+    def __init__(self, owner: Any, method: str, place: str = "") -> None:
+        self._owner, self._method, self._place = owner, method, place
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if error is None or isinstance(error, LoaderError):
+            return
+        name = f"{_name(self._owner)}.{self._method}"
+        if isinstance(error, StopIteration):
+            stopped = RuntimeError(f"{name} raised StopIteration")
+            stopped.add_note(f"in {name}{self._place}")
+            raise stopped from error
+        error.add_note(f"in {name}{self._place}")
 
 
 class Stages:
@@ -50,28 +71,30 @@ class Stages:
     def open(self) -> None:
         """Open all three."""
         for owner in (self.reader, self.dataset, self.collator):
-            owner.open()
+            with named(owner, "open"):
+                owner.open()
 
     def close(self) -> None:
-        """Close all three."""
+        """Close all three; an error of one is a warning, so that the others are closed and no other error is hidden."""
         for owner in (self.reader, self.dataset, self.collator):
-            owner.close()
+            try:
+                owner.close()
+            except Exception as error:
+                text = f"{_name(owner)}.close raised {type(error).__name__}: {error}"
+                warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     def read(self, chunk: Chunk) -> list[pa.RecordBatch]:
         """Return the rows of a chunk."""
+        method = "read_file" if type(self.reader).read_chunk is DataReader.read_chunk else "read_chunk"
+        exact = self.dataset.input_format == "python"
+        place = f"{_name(self.reader)}.{method} of {chunk.path}"
         try:
-            value = self.reader.read_chunk(chunk)
-            exact = self.dataset.input_format == "python"
-            return to_batches(value, exact=exact, place=f"{_name(self.reader)}.read_file of {chunk.path}")
+            with named(self.reader, method, f", reading {chunk}"):
+                return to_batches(self.reader.read_chunk(chunk), exact=exact, place=place)
         except OSError as error:
             if isinstance(error, LoaderError):
                 raise
             raise ReadError(f"cannot read {chunk}: {error}") from error
-        except LoaderError:
-            raise
-        except BaseException as error:
-            error.add_note(f"in {_name(self.reader)}, reading {chunk}")
-            raise
 
     def batches(self, columns: Columns, epoch: int, first_batch: int, batch_rows: Sequence[int]) -> Iterator[Any]:
         """Yield the collated batches of some consecutive rows."""
@@ -96,13 +119,9 @@ class Stages:
         key_rng(self.dataset, ("encode", *key))
         if self.seeds_globals:
             seed_globals(("encode", *key))
-        name = _name(self.dataset)
-        try:
+        with named(self.dataset, "batch_encode"):
             features = self.dataset.batch_encode(batch)
-        except BaseException as error:
-            error.add_note(f"in {name}.batch_encode")
-            raise
-        return checked_features(features, n_rows, name)
+        return checked_features(features, n_rows, _name(self.dataset))
 
     def _collated_group(self, features: Any, rows: tuple[int, ...], key: tuple[int, ...]) -> Group:
         """Collate several batches as one; the engine cuts them."""
@@ -110,21 +129,23 @@ class Stages:
         if type(arrays) is dict and all(type(a) is np.ndarray and len(a) == n_rows for a in arrays.values()):
             return Group(arrays, rows)
         raise ContractError(
-            f"{_name(self.collator)} is rowwise, so collate_batch must return a dict of arrays with one row for each of "
-            f"the {n_rows} rows it got"
+            f"{_name(self.collator)} is rowwise, so collate_batch must return a dict of arrays with one row for each "
+            f"of the {n_rows} rows it got"
         )
 
     def _collate(self, features: Any, key: tuple[int, ...]) -> Any:
         key_rng(self.collator, ("collate", *key))
-        name = _name(self.collator)
-        try:
+        with named(self.collator, "collate_batch"):
             batch = self.collator.collate_batch(features)
-        except BaseException as error:
-            error.add_note(f"in {name}.collate_batch")
-            raise
         if batch is None:
-            raise ContractError(f"{name}.collate_batch returned None; is a return missing?")
+            raise ContractError(f"{_name(self.collator)}.collate_batch returned None; is a return missing?")
         return batch
+
+
+def finalized(collator: DataCollator[Any], batch: Any) -> Any:
+    """Return a batch as the training loop gets it; runs in the training process."""
+    with named(collator, "finalize"):
+        return collator.finalize(batch)
 
 
 def _cut(features: Any, start: int, stop: int) -> dict[str, Any]:

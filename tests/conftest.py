@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -83,3 +84,16 @@ def leak_guard(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if request.node.stash.get(_PASSED, False) and (left := left_over(before)):
         pytest.fail("left behind: " + "; ".join(left), pytrace=False)
+
+
+EXECUTORS: dict[str, dict[str, Any]] = {
+    "inline": {"num_workers": 0},
+    "threads": {"num_workers": 2, "workers": "thread"},
+    "processes": {"num_workers": 1, "workers": "process"},
+}
+
+
+@pytest.fixture(params=EXECUTORS)
+def executor(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Options of a loader for each place where its work is done."""
+    return dict(EXECUTORS[request.param])

@@ -102,7 +102,7 @@ class Engine:
         self._lease_bytes, self._timeout_s, self._strict_types = lease_bytes, timeout_s, strict_types
         self._number = 0
         self._cancelled = 0
-        self._busy: dict[int, tuple[Task, float, list[int]]] = {}  # worker → task, since when, slabs that it uses
+        self._busy: dict[int, tuple[Task, float, list[int], int]] = {}  # worker → task, since when, slabs it uses, pass
         self._regions: dict[tuple[int, int], Region] = {}  # (epoch, window) → where its numbers lie
         self._region_of: dict[int, tuple[int, int]] = {}  # read task → its window, if that has a region
         self._begun: set[tuple[int, int]] = set()  # windows that are read without one
@@ -134,10 +134,13 @@ class Engine:
         """Return the next run: task, batches, the error after them, bytes of each; None at the end of the pass."""
         with self.changed:
             scheduler = self.scheduler
-            assert scheduler is not None
+            if scheduler is None:
+                raise self._ending()
             number = scheduler.delivered_runs
             while number not in self._outcomes:
                 self.look_after()
+                if self.scheduler is not scheduler:  # another thread ended the pass
+                    raise self._ending()
                 if self._broken is not None:
                     raise self._broken
                 if scheduler.failure is not None and scheduler.failure[0] == number:
@@ -250,7 +253,7 @@ class Engine:
                 self._leave_region(lost.number)
 
     def fail(self, error: BaseException) -> None:
-        """Let the training loop raise an error that has no place in the order."""
+        """Let the training loop raise an error that has no place in the order: no worker can work any more."""
         self._broken = self._broken or error
         self.changed.notify_all()
 
@@ -287,6 +290,9 @@ class Engine:
 
     # Inside ---------------------------------------------------------------------------------------------------------
 
+    def _ending(self) -> RuntimeError:
+        return RuntimeError("this DataLoader is closed" if self.closed else "a newer iter() has ended this pass")
+
     def _dispatch(self) -> None:
         scheduler = self.scheduler
         if scheduler is None or self.closed:
@@ -298,7 +304,7 @@ class Engine:
                     pins = self._slabs_of(task)
                     for slab in pins:
                         self.pool.pin(slab)
-                    self._busy[worker] = (task, time.monotonic(), pins)
+                    self._busy[worker] = (task, time.monotonic(), pins, self._number)
                     self._executor.submit(worker, self._number, task)
         for number in scheduler.freed:
             block = self.blocks.pop(number, None)
@@ -309,10 +315,11 @@ class Engine:
         self.changed.notify_all()
 
     def _land(self, worker: int) -> Task | None:
-        task, _, pins = self._busy.pop(worker, (None, 0.0, []))
+        """Note that a worker is idle; return its task if that is of this pass."""
+        task, _, pins, number = self._busy.pop(worker, (None, 0.0, [], 0))
         for slab in pins:
             self.pool.unpin(slab)
-        return task
+        return task if number == self._number else None
 
     def _slabs_of(self, task: Task) -> list[int]:
         """Return the slabs that a task reads or fills, other than the one that its own result goes to."""
@@ -371,7 +378,7 @@ class Engine:
         self._deaths.clear()
         self._types = ()
         self._number += 1  # what is still in flight belongs to no pass
-        self._broken = None
+        self.changed.notify_all()
 
     def _lend(self, outcome: Outcome) -> Iterator[Any]:
         """Return the batches of a run on memory that belongs to the training loop alone."""
@@ -405,12 +412,12 @@ class Engine:
     def _patience(self) -> float | None:
         if not self._timeout_s or not self._busy:
             return None if not self._timeout_s else self._timeout_s
-        return max(min(since for _, since, _ in self._busy.values()) + self._timeout_s - time.monotonic(), 0.01)
+        return max(min(since for _, since, _, _ in self._busy.values()) + self._timeout_s - time.monotonic(), 0.01)
 
     def _check_time(self) -> None:
         if not self._timeout_s:
             return
-        for worker, (task, since, _) in list(self._busy.items()):
+        for worker, (task, since, _, _) in list(self._busy.items()):
             if time.monotonic() - since > self._timeout_s:
                 self._executor.retire(worker)
                 raise LoaderTimeout(f"worker {worker} took longer than timeout={self._timeout_s} s, {task}")

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import cloudpickle
@@ -57,10 +57,8 @@ def launch(start: bytes) -> tuple[subprocess.Popen[bytes], Channel]:
     finally:
         theirs.close()
     channel = Channel(ours)
-    try:
+    with suppress(OSError):  # it died at once; the caller sees the end of the channel
         channel.send((start, path, os.getcwd()))
-    except OSError:
-        pass  # it died at once; the caller sees the end of the channel
     return process, channel
 
 
@@ -85,6 +83,10 @@ def _culprit(stages: Any, error: Exception) -> str:
                 cloudpickle.dumps(value)
             except Exception as own:
                 return f"{type(owner).__name__}.{name} cannot be sent to worker processes ({own}): {advice}"
+        try:
+            cloudpickle.dumps(owner)
+        except Exception as own:
+            return f"{type(owner).__name__} cannot be sent to worker processes ({own}): {advice}"
     return f"the reader, dataset or collator cannot be sent to worker processes ({error}): {advice}"
 
 

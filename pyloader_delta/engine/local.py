@@ -45,7 +45,9 @@ class InlineExecutor(Executor):
 
     def wait(self, changed: threading.Condition, timeout_s: float | None) -> None:
         number, task = self._jobs.popleft()
-        _carry_out(self._engine, self._workshop, 0, number, task)
+        error = _carry_out(self._engine, self._workshop, 0, number, task)
+        if isinstance(error, KeyboardInterrupt):
+            raise error  # Ctrl-C meant the training loop, and it means now
 
     def nudge(self) -> None:
         pass  # the caller looks after everything itself
@@ -118,7 +120,7 @@ def own_copy(stages: StagesLike) -> StagesLike:
 
 
 def _shared(stages: Any) -> dict[int, Any]:
-    """Return a deepcopy memo in which those attributes of the user's objects that cannot be copied stand for themselves."""
+    """Return a deepcopy memo in which what cannot be copied stands for itself: attributes, else the whole object."""
     memo: dict[int, Any] = {}
     for owner in vars(stages).values():
         for value in getattr(owner, "__dict__", {}).values():
@@ -126,6 +128,10 @@ def _shared(stages: Any) -> dict[int, Any]:
                 copy.deepcopy(value)
             except Exception:
                 memo[id(value)] = value
+        try:
+            copy.deepcopy(owner, memo=dict(memo))
+        except Exception:
+            memo[id(owner)] = owner
     return memo
 
 
@@ -142,19 +148,24 @@ def _work(engine: Engine, workshop: Workshop, worker: int, inbox: SimpleQueue[Jo
         workshop.close()
 
 
-def _carry_out(engine: Engine, workshop: Workshop, worker: int, number: int, task: Task) -> None:
+Done = tuple[Callable[[], None], BaseException | None]
+"""What tells the engine of a task's end, and the error that it ended with."""
+
+
+def _carry_out(engine: Engine, workshop: Workshop, worker: int, number: int, task: Task) -> BaseException | None:
     if isinstance(task, ReadTask):
-        done = _read(engine, workshop, worker, number, task)
+        done, error = _read(engine, workshop, worker, number, task)
     elif isinstance(task, MixTask):
-        done = _mix(engine, worker, number, task)
+        done, error = _mix(engine, worker, number, task)
     else:
-        done = _run(engine, workshop, worker, number, task)
+        done, error = _run(engine, workshop, worker, number, task)
     with engine.changed:
         done()
         engine.look_after()
+    return error
 
 
-def _read(engine: Engine, workshop: Workshop, worker: int, number: int, task: ReadTask) -> Callable[[], None]:
+def _read(engine: Engine, workshop: Workshop, worker: int, number: int, task: ReadTask) -> Done:
     try:
         with engine.changed:
             region = engine.region(number, task.epoch, task.window)
@@ -162,19 +173,18 @@ def _read(engine: Engine, workshop: Workshop, worker: int, number: int, task: Re
         blocks = workshop.read(task, memory)
     except BaseException as raised:
         error = raised
-        return lambda: engine.read_failed(worker, number, task, error)
-    return lambda: engine.read_finished(
-        worker, number, task, blocks, blocks.rows, blocks.size_bytes, blocks.types, blocks.placed, blocks.layout
-    )
+        return lambda: engine.read_failed(worker, number, task, error), error
+    result = blocks.rows, blocks.size_bytes, blocks.types, blocks.placed, blocks.layout
+    return lambda: engine.read_finished(worker, number, task, blocks, *result), None
 
 
-def _mix(engine: Engine, worker: int, number: int, task: MixTask) -> Callable[[], None]:
+def _mix(engine: Engine, worker: int, number: int, task: MixTask) -> Done:
     with engine.changed:
         region = engine.region(number, task.epoch, task.window)
         arrays = {} if region is None else _arrays(engine, region)[1]
     if region is not None:
         mix(arrays, region.placed or (), task.n_rows, task.key)
-    return lambda: engine.mix_finished(worker, number, task)
+    return lambda: engine.mix_finished(worker, number, task), None
 
 
 def _arrays(engine: Engine, region: Region) -> tuple[Layout, dict[str, NDArray[Any]]]:
@@ -182,18 +192,18 @@ def _arrays(engine: Engine, region: Region) -> tuple[Layout, dict[str, NDArray[A
     return layout, layout.arrays(engine.pool[region.slab].array, region.n_rows)
 
 
-def _run(engine: Engine, workshop: Workshop, worker: int, number: int, task: RunTask) -> Callable[[], None]:
+def _run(engine: Engine, workshop: Workshop, worker: int, number: int, task: RunTask) -> Done:
     try:
         windows = []
         for segment in task.segments:
             with engine.changed:
                 held = engine.held(number, segment.reads)
                 if held is None:  # the pass ended meanwhile
-                    return lambda: engine.run_finished(worker, number, task, EMPTY, None, 0.0, None)
+                    return lambda: engine.run_finished(worker, number, task, EMPTY, None, 0.0, None), None
                 windows.append(_opened(engine, held, workshop, engine.region(number, task.epoch, segment.window)))
     except BaseException as raised:
         error = raised
-        return lambda: engine.run_finished(worker, number, task, EMPTY, None, 0.0, error)
+        return lambda: engine.run_finished(worker, number, task, EMPTY, None, 0.0, error), error
     slabs: list[int] = []
 
     def take(size_bytes: int) -> NDArray[np.uint8]:
@@ -210,7 +220,7 @@ def _run(engine: Engine, workshop: Workshop, worker: int, number: int, task: Run
             engine.pool.give(slab)
         engine.run_finished(worker, number, task, made.packed, used, made.seconds, made.error)
 
-    return done
+    return done, made.error
 
 
 def _opened(engine: Engine, held: list[Blocks], workshop: Workshop, region: Region | None) -> WindowBlocks:

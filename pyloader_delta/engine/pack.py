@@ -36,6 +36,17 @@ class Packed:
     size_bytes: int
     """Bytes from the slab's start that are used."""
 
+    def first(self, n_batches: int) -> Packed:
+        """Return the first batches alone, in the same memory."""
+        batches = self.batches[:n_batches]
+        used = sorted({layout for layout, _, _ in batches})
+        numbers = {layout: number for number, layout in enumerate(used)}
+        return Packed(
+            tuple(self.layouts[layout] for layout in used),
+            tuple((numbers[layout], start, steps) for layout, start, steps in batches),
+            self.size_bytes if batches else 0,
+        )
+
     def sizes(self) -> list[int]:
         """Return the bytes of each batch's arrays."""
         sizes = [sum(_nbytes(dtype, shape) for dtype, shape, _, _ in places) for _, places in self.layouts]

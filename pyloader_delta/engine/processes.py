@@ -8,16 +8,18 @@ import selectors
 import subprocess
 import threading
 import weakref
+from contextlib import suppress
 from typing import Any
 
 from pyloader_delta.engine.channel import Channel
 from pyloader_delta.engine.core import Engine, Executor
 from pyloader_delta.engine.launch import ending, launch, pickled
+from pyloader_delta.engine.pack import EMPTY
 from pyloader_delta.engine.region import Region
 from pyloader_delta.engine.slabs import Slab
 from pyloader_delta.engine.tasks import MixTask, ReadTask, RunTask, Task
 from pyloader_delta.engine.work import StagesLike
-from pyloader_delta.errors import WorkerDied
+from pyloader_delta.errors import StageError, WorkerDied
 
 _GRACE_S = 2.0  # a worker that is told to end may take this long, its user's close() included; kill comes next
 _EXIT_S = 5.0
@@ -58,13 +60,14 @@ class ProcessExecutor(Executor):
         self._closing = False
         self._start_deaths = 0
         self._thread: threading.Thread | None = None
-        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._wake = -1
         _live.add(self)
 
     # Under the engine's lock ----------------------------------------------------------------------------------------
 
     def start(self, engine: Engine) -> None:
         self._engine = engine
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._thread = threading.Thread(target=self._pump, name="pyloader_delta-processes", daemon=True)
         self._thread.start()
 
@@ -89,10 +92,8 @@ class ProcessExecutor(Executor):
         new = sorted(needed - member.slabs)
         member.slabs |= needed
         message = (number, task, refs, regions, member.granted, [(slab, pool[slab].capacity) for slab in new])
-        try:
+        with suppress(OSError):  # it died; the pump sees the end of its channel and gives the task to another
             member.channel.send(message, [fd for slab in new if (fd := pool[slab].fd) is not None])
-        except OSError:
-            pass  # it died; the pump sees the end of its channel and gives the task to another
 
     def discard(self, block: tuple[int | None, int]) -> None:
         slab, _ = block
@@ -113,10 +114,9 @@ class ProcessExecutor(Executor):
     # Without it -----------------------------------------------------------------------------------------------------
 
     def nudge(self) -> None:
-        try:
-            os.eventfd_write(self._wake, 1)
-        except OSError:
-            pass  # closed meanwhile
+        if self._wake >= 0:
+            with suppress(OSError):  # closed meanwhile
+                os.eventfd_write(self._wake, 1)
 
     def close(self, *, wait: bool) -> None:
         self._closing = True
@@ -154,7 +154,8 @@ class ProcessExecutor(Executor):
         finally:
             self._end_all()
             selector.close()
-            os.close(self._wake)
+            wake, self._wake = self._wake, -1
+            os.close(wake)
 
     def _launch(self, worker: int, selector: selectors.BaseSelector) -> None:
         process, channel = launch(self._start_message)
@@ -184,13 +185,13 @@ class ProcessExecutor(Executor):
             return
         if word == "broken":
             self._start_deaths = _START_DEATHS
-            engine.fail(pickle.loads(message[1]))
+            engine.fail(_arrived(message[1]))
             return
         task, number = engine.task_of(worker), message[1]
         if word == "read failed":
             self._return_grant(member, None)
             assert isinstance(task, ReadTask)
-            engine.read_failed(worker, number, task, pickle.loads(message[3]))
+            engine.read_failed(worker, number, task, _arrived(message[3]))
         elif word == "mixed":
             assert isinstance(task, MixTask)
             engine.mix_finished(worker, number, task)
@@ -205,15 +206,22 @@ class ProcessExecutor(Executor):
             block, size = (slab, size), size + placed_bytes
             engine.read_finished(worker, number, task, block, rows, size, types, placed, layout)
         else:
-            _, _, _, packed, slab, made, seconds, problem = message
-            packed = pickle.loads(packed)
+            _, _, _, packed, size, slab, made, seconds, problem = message
             if slab is not None:
-                self._adopt(member, slab, made, fds, packed.size_bytes)
-                self._run_bytes = packed.size_bytes
+                self._adopt(member, slab, made, fds, size)
+                self._run_bytes = size
             else:
                 self._return_grant(member, None)
             assert isinstance(task, RunTask)
-            error = None if problem is None else pickle.loads(problem)
+            error = None if problem is None else _arrived(problem)
+            try:
+                packed = pickle.loads(packed)
+            except BaseException as raised:  # a user's own __setstate__ may raise anything
+                raised.add_note(f"pyloader_delta: unpickling what collate_batch returned, {task}")
+                packed, error = EMPTY, raised
+                if slab is not None:
+                    engine.pool.give(slab)
+                    slab = None
             engine.run_finished(worker, number, task, packed, slab, seconds, error)
 
     def _adopt(self, member: _Member, slab: int, capacity: int | None, fds: list[int], size: int) -> None:
@@ -258,6 +266,15 @@ class ProcessExecutor(Executor):
 
 def _region_ref(region: Region | None) -> tuple[int, int, bytes, frozenset[str] | None] | None:
     return None if region is None else (region.slab, region.n_rows, region.layout, region.placed)
+
+
+def _arrived(text: bytes) -> BaseException:
+    """Return the error that a worker sent."""
+    try:
+        error = pickle.loads(text)
+    except BaseException as raised:  # a user's own __setstate__ may raise anything
+        return StageError(f"an error of a worker cannot be unpickled here: {type(raised).__name__}: {raised}")
+    return error if isinstance(error, BaseException) else StageError(f"a worker sent {error!r} as its error")
 
 
 def _end(process: subprocess.Popen[bytes], patience_s: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from pyloader_delta.columns import FILES, KIND
 from pyloader_delta.engine.gather import gather
 from pyloader_delta.engine.pack import EMPTY, Packed, Part, Tray
 from pyloader_delta.engine.region import Layout, learn, place
-from pyloader_delta.engine.tasks import ReadTask, RunTask
+from pyloader_delta.engine.tasks import ReadTask, RunTask, Segment
 from pyloader_delta.engine.tree import take_apart
 from pyloader_delta.engine.window import WindowBlocks
 from pyloader_delta.errors import ContractError, IncompleteEpochError
@@ -28,9 +28,11 @@ Types = tuple[tuple[str, str], ...]
 class StagesLike(Protocol):
     """The user's three objects as the engine calls them."""
 
-    missing_as_none: bool
-    passes_numbers: bool
-    """Whether `batches` may hand gathered columns of numbers on: they are gathered to where batches are packed."""
+    @property
+    def missing_as_none(self) -> bool: ...
+    @property
+    def passes_numbers(self) -> bool:
+        """Whether `batches` may hand gathered columns of numbers on: they are gathered to where batches are packed."""
 
     def open(self) -> None: ...
     def close(self) -> None: ...
@@ -115,7 +117,7 @@ class Workshop:
                     parts.append(Part(take_apart(batch, arrays), arrays))
                     made += 1
         except BaseException as error:
-            _add_place(error, task, windows, made)
+            add_place(error, task, windows, made)
             problem = error
         packed = tray.pack(parts) if parts else EMPTY
         return Made(packed, time.perf_counter() - started, problem)
@@ -188,11 +190,23 @@ def _kinds(batch: pa.RecordBatch) -> list[bytes | None]:
     return [(field.metadata or {}).get(KIND) for field in batch.schema]
 
 
-def _add_place(error: BaseException, task: RunTask, windows: Sequence[WindowBlocks], n_made: int) -> None:
+def within(segments: Sequence[Segment], start: int, n_rows: int) -> list[Segment | None]:
+    """Return what some consecutive rows of the segments take of each; None of one that they do not touch."""
+    found: list[Segment | None] = []
+    for segment in segments:
+        length = segment.stop - segment.start
+        low, high = max(start, 0), min(start + n_rows, length)
+        found.append(replace(segment, start=segment.start + low, stop=segment.start + high) if low < high else None)
+        start -= length
+    return found
+
+
+def add_place(error: BaseException, task: RunTask, windows: Sequence[WindowBlocks], n_made: int) -> None:
     """Say which batch and which files an error comes from."""
     made = min(n_made, len(task.batch_rows) - 1)
     first = task.first_row + sum(task.batch_rows[:made])
     place = f"epoch {task.epoch}, batch {task.first_batch + made}, rows {first}..{first + task.batch_rows[made] - 1}"
-    paths = list(dict.fromkeys(p for w, s in zip(windows, task.segments, strict=True) for p in w.files_of(s)))
+    segments = within(task.segments, first - task.first_row, task.batch_rows[made])
+    paths = list(dict.fromkeys(p for w, s in zip(windows, segments, strict=False) if s for p in w.files_of(s)))
     more = f" and {len(paths) - 3} more files" if len(paths) > 3 else ""
     error.add_note(f"pyloader_delta: {place} of the epoch's order, from {', '.join(paths[:3])}{more}")

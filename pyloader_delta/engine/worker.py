@@ -20,12 +20,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pyloader_delta.engine.channel import Channel
-from pyloader_delta.engine.pack import EMPTY, Tray
+from pyloader_delta.engine.pack import EMPTY, Packed, Tray
 from pyloader_delta.engine.region import Layout, load_layout, mix
 from pyloader_delta.engine.slabs import Slab, capacity_for
 from pyloader_delta.engine.tasks import MixTask, ReadTask, RunTask
 from pyloader_delta.engine.window import WindowBlocks
-from pyloader_delta.engine.work import Blocks, Made, Workshop
+from pyloader_delta.engine.work import Blocks, Made, Workshop, add_place
 from pyloader_delta.errors import ContractError, StageError
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -129,6 +129,7 @@ class _Worker:
             slabs.append(self._slab(size_bytes, None if slabs else granted))
             return self._slabs[slabs[-1][0]].array
 
+        windows: list[WindowBlocks] = []
         try:
             windows = [
                 self._window(number, segment.reads, blocks, region)
@@ -138,17 +139,19 @@ class _Worker:
         except BaseException as raised:
             made = Made(EMPTY, 0.0, raised)
         try:
-            packed, error = cloudpickle.dumps(made.packed, protocol=5), made.error
+            packed = cloudpickle.dumps(made.packed, protocol=5)
         except Exception as raised:
             error = ContractError(f"collate_batch returned something that cannot be pickled: {raised}")
-            made = Made(EMPTY, made.seconds, error)
-            packed = cloudpickle.dumps(EMPTY)
-        problem = None if error is None else portable(error)
+            n_made = _picklable(made.packed)
+            add_place(error, task, windows, n_made)
+            made = Made(made.packed.first(n_made), made.seconds, error)
+            packed = cloudpickle.dumps(made.packed, protocol=5)
+        problem = None if made.error is None else portable(made.error)
         used, new, fds = slabs.pop() if slabs and made.packed.size_bytes else (None, None, [])
         for slab, capacity, _ in slabs:
             if capacity is not None:
                 self._slabs.pop(slab).close()  # too small, and nobody but this worker has seen it
-        return ("run", number, task.number, packed, used, new, made.seconds, problem), fds
+        return ("run", number, task.number, packed, made.packed.size_bytes, used, new, made.seconds, problem), fds
 
     def _slab(self, size: int, granted: int | None) -> tuple[int, int | None, list[int]]:
         """Return a slab that takes so many bytes: (its number, its capacity and descriptor if it is new)."""
@@ -190,12 +193,25 @@ def portable(error: BaseException) -> bytes:
         pickled = cloudpickle.dumps(error)
         if type(pickle.loads(pickled)) is type(error):
             return pickled  # type: ignore[no-any-return]
-    except BaseException:  # noqa: S110  # a user's own __reduce__ may raise anything
+    except BaseException:  # a user's own __reduce__ may raise anything
         pass
-    substitute = StageError(f"{type(error).__name__}: {error}")
+    try:
+        substitute = StageError(f"{type(error).__name__}: {error}")
+    except BaseException:  # a user's own __str__ may raise anything
+        substitute = StageError(f"{type(error).__name__}, whose text cannot be had")
     for note in error.__notes__:
         substitute.add_note(note)
     return cloudpickle.dumps(substitute)  # type: ignore[no-any-return]
+
+
+def _picklable(packed: Packed) -> int:
+    """Return how many batches, from the first, can be pickled."""
+    for number, (layout, _, _) in enumerate(packed.batches):
+        try:
+            cloudpickle.dumps(packed.layouts[layout], protocol=5)
+        except Exception:
+            return number
+    return len(packed.batches)
 
 
 def _stream_size(blocks: Blocks) -> int:

@@ -22,7 +22,7 @@ class DataReader(Generic[T_co]):
     its own copy of the reader: what a worker needs for itself (a connection, a file handle) belongs into `open`.
 
     Args:
-        batch_size: Rows in a batch, >= 1.
+        batch_size: Rows in a batch, >= 1. None, here and below: the class attribute of that name.
         shuffle: Mix the rows of each shuffle window (see `DataLoader.shuffle_window`).
         random_seed: Seed of that mixing; any int, 0 included.
     """
@@ -38,10 +38,15 @@ class DataReader(Generic[T_co]):
     n_sample: int = 0
     """Number of rows of the file that `load` read last."""
 
-    def __init__(self, batch_size: int = 16, shuffle: bool = False, random_seed: int = 42) -> None:
-        self.batch_size = batch_size
-        self.shuffle = shuffle
-        self.random_seed = random_seed
+    def __init__(
+        self, batch_size: int | None = None, shuffle: bool | None = None, random_seed: int | None = None
+    ) -> None:
+        if batch_size is not None:  # else a subclass's own attribute holds
+            self.batch_size = batch_size
+        if shuffle is not None:
+            self.shuffle = shuffle
+        if random_seed is not None:
+            self.random_seed = random_seed
 
     # What a subclass writes -----------------------------------------------------------------------------------------
 
@@ -127,13 +132,31 @@ class DataReader(Generic[T_co]):
     _batches: Sequence[dict[str, list[Any]]] = ()
 
     def _file_chunk(self, path: str) -> Chunk:
-        n_rows = self.count_samples(path)
+        try:
+            n_rows = self.count_samples(path)
+        except Exception as error:
+            error.add_note(f"in {type(self).__name__}.count_samples({path!r})")
+            raise
         if n_rows is not None and (isinstance(n_rows, bool) or not isinstance(n_rows, int) or n_rows < 0):
             raise ContractError(
                 f"{type(self).__name__}.count_samples({path!r}) must return a number of rows >= 0 or None, "
                 f"got {n_rows!r}"
             )
         return Chunk(path, os.stat(path).st_size, rows=None if n_rows is None else range(n_rows))
+
+
+def checked_chunks(chunks: Any, name: str) -> list[Chunk]:
+    """Return what `chunks` of a reader of that name gave.
+
+    Raises:
+        ContractError: It is no list of Chunk.
+    """
+    if not isinstance(chunks, (list, tuple)):
+        raise ContractError(f"{name}.chunks must return a list of Chunk, got {type(chunks).__name__}")
+    for chunk in chunks:
+        if not isinstance(chunk, Chunk):
+            raise ContractError(f"{name}.chunks must return a list of Chunk, got {type(chunk).__name__} in it")
+    return list(chunks)
 
 
 def samples(value: Any, *, place: str) -> Samples:

@@ -25,7 +25,7 @@ class DeltaDataReader(DataReader[T_co]):
     of rows. Settings may also be class attributes of a subclass, which need not call `super().__init__()`.
 
     Args:
-        batch_size: Rows in a batch, >= 1.
+        batch_size: Rows in a batch, >= 1. None, here and below: the class attribute of that name.
         shuffle: Mix the rows of each shuffle window (see `DataLoader.shuffle_window`).
         random_seed: Seed of that mixing; any int, 0 included.
         columns: Names of the columns to read, in this order; None for all in the table's order.
@@ -39,9 +39,9 @@ class DeltaDataReader(DataReader[T_co]):
 
     def __init__(
         self,
-        batch_size: int = 16,
-        shuffle: bool = False,
-        random_seed: int = 42,
+        batch_size: int | None = None,
+        shuffle: bool | None = None,
+        random_seed: int | None = None,
         *,
         columns: Sequence[str] | None = None,
         version: int | None = None,

@@ -18,10 +18,8 @@ class JsonLineDataReader(DataReader[T_co]):
         random_seed: Seed of that mixing.
     """
 
+    batch_size = 4
     missing_as_none = True
-
-    def __init__(self, batch_size: int = 4, shuffle: bool = False, random_seed: int = 42) -> None:
-        super().__init__(batch_size, shuffle=shuffle, random_seed=random_seed)
 
     def read_file(self, path: str) -> tuple[dict[str, list[Any]], int]:
         """Return the objects of one file as a dict of equally long lists, and their number.

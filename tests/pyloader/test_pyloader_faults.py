@@ -133,7 +133,7 @@ def test_l2_an_error_in_read_file_reaches_the_training_loop_after_the_rows_befor
     batches = loader(folder, Broken(bad, ValueError("no good")), **executor)
     with batches, pytest.raises(ValueError, match="no good") as raised:
         drain(batches, found)
-    assert f"in Broken, reading {folder}/{bad}" in raised.value.__notes__
+    assert f"in Broken.read_file, reading {folder}/{bad}" in raised.value.__notes__
     # whole batches of 4 that need no row of the bad file
     assert found == list(range(int(bad[:3]) * ROWS // 4 * 4))
 
