@@ -20,7 +20,7 @@ from pyloader_delta.engine.scheduler import Scheduler
 from pyloader_delta.engine.tasks import Limits
 from pyloader_delta.errors import BudgetError, ConfigError
 from pyloader_delta.memory import default_budget
-from pyloader_delta.options import check_parts, check_root, make_options
+from pyloader_delta.options import Options, check_parts, check_root, group_size, make_options
 from pyloader_delta.passes import BatchIterator, Pass
 from pyloader_delta.plan.epoch import PART_OF_WINDOW, EpochPlan, Order, plan_epoch, split, total_rows
 from pyloader_delta.read.base import DataReader, checked_chunks
@@ -117,6 +117,7 @@ class DataLoader(Generic[T_co]):
             )
         self._units = split(chunks, self._part_bytes(chunks))
         self._n_rows = total_rows(chunks)
+        self._group = group_size(options, sum(chunk.size_bytes for chunk in chunks), self._n_rows)
         self._stats = Stats()
         self._pass: Pass | None = None
         self._iterator: weakref.ref[BatchIterator] | None = None
@@ -274,7 +275,7 @@ class DataLoader(Generic[T_co]):
         self._check_windows(head[0], budget)
         scheduler = Scheduler(
             _chain(head, plans), self._limits(budget), batch_size=options.batch_size, drop_last=options.drop_last,
-            group=options.group,
+            group=self._group,
         )  # fmt: skip
         finalize = partial(finalized, self.datacollator)
         self._pass = Pass(engine, scheduler, first, finalize, self._n_rows, self._stats, self._nothing())
@@ -308,7 +309,7 @@ class DataLoader(Generic[T_co]):
 
     def _executor(self) -> Executor:
         options = self._options
-        stages = Stages(self.datareader, self.dataset, self.datacollator, seed=options.random_seed, group=options.group)
+        stages = Stages(self.datareader, self.dataset, self.datacollator, seed=options.random_seed, group=self._group)
         if options.workers == "inline":
             return InlineExecutor(stages)
         if options.workers == "process":

@@ -16,8 +16,8 @@ from pyloader_delta.values import WindowSize
 
 WorkerKind = Literal["inline", "thread", "process"]
 
-GROUP_ROWS = 16384
-"""Rows that a `rowwise` dataset gets in one call, at most. Part of what `rng` is keyed by."""
+GROUP_ROWS, GROUP_BYTES = 32768, 4 << 20
+"""Rows, and bytes of them by the chunks' own estimates, that a `rowwise` dataset gets in one call, at most."""
 
 _ENDLESS_S = 1e9  # locks cannot wait much longer: a timeout of 32 years is none
 
@@ -39,8 +39,8 @@ class Options:
     prefetch_factor: int
     timeout_s: float
     batch_size: int
-    group: int
-    """Batches encoded in one call."""
+    rowwise: bool
+    """Whether several batches may be encoded in one call."""
 
 
 def check_parts(datareader: Any, dataset: Any, datacollator: Any) -> None:
@@ -101,8 +101,21 @@ def make_options(
         prefetch_factor=whole(prefetch_factor, "prefetch_factor", at_least=1),
         timeout_s=float(timeout) if timeout < _ENDLESS_S else 0.0,
         batch_size=batch_size,
-        group=max(GROUP_ROWS // batch_size, 1) if dataset.rowwise else 1,
+        rowwise=bool(dataset.rowwise),
     )
+
+
+def group_size(options: Options, size_bytes: int, n_rows: int | None) -> int:
+    """Return the batches encoded in one call: fixed by the plan alone, as `rng` is keyed by it.
+
+    Args:
+        size_bytes: Estimated decoded size of all chunks.
+        n_rows: Their rows; None where unknown before reading.
+    """
+    if not options.rowwise or not n_rows:
+        return 1
+    rows = min(GROUP_ROWS, GROUP_BYTES * n_rows // max(size_bytes, 1))
+    return max(rows // options.batch_size, 1)
 
 
 def check_root(root_dir: Any) -> str:

@@ -31,20 +31,21 @@ def gather(windows: Sequence[WindowBlocks], segments: Sequence[Segment], tray: T
     """
     where = [Where(window, segment) for window, segment in zip(windows, segments, strict=True)]
     fields = _fields(windows)
-    dtypes = [_dtype(windows, field.name) for field in fields]
+    names = [field.name for field in fields]
+    dtypes = [_dtype(windows, name) for name in names]
     n_rows = _counted(where)
-    size = sum(aligned(n_rows * dtype.itemsize) for dtype in dtypes if dtype is not None)
+    size = sum([aligned(n_rows * dtype.itemsize) for dtype in dtypes if dtype is not None])
     if tray is not None and size:
         tray.open(size)
-    arrays = []
-    for field, dtype in zip(fields, dtypes, strict=True):
+    arrays: list[Any] = []
+    for name, field, dtype in zip(names, fields, dtypes, strict=True):
         if dtype is None:
-            parts = [_gathered(found, field.name) for found in where]
-            whole = parts[0] if len(parts) == 1 else joined(parts, [window.field(field.name) for window in windows])
+            parts = [_gathered(found, name) for found in where]
+            whole = parts[0] if len(parts) == 1 else joined(parts, [window.field(name) for window in windows])
         else:
             whole = np.empty(n_rows, dtype) if tray is None else tray.column(dtype, n_rows)
-            _fill(whole, where, field.name)
-        arrays.append(whole if isinstance(whole, list) else shaped(whole, field))
+            _fill(whole, where, name)
+        arrays.append(whole if field.metadata is None or isinstance(whole, list) else shaped(whole, field))
     if len(fields) == 1 and column_kind(fields[0]) == {"kind": "rows"}:
         return Columns(pa.schema([]), [], n_rows)
     return Columns(pa.schema(fields), arrays, n_rows)
@@ -68,7 +69,7 @@ def _dtype(windows: Sequence[WindowBlocks], name: str) -> np.dtype[Any] | None:
 def _fill(whole: NDArray[Any], where: Sequence[Where], name: str) -> None:
     start = 0
     for found in where:
-        pieces, _ = found.window.column(name)
+        pieces = found.window.column(name)[0]
         chosen, place = found.of(name, pieces)
         if place is not None:
             taken = np.concatenate([pieces[number].take(rows) for number, rows in chosen])
@@ -76,7 +77,7 @@ def _fill(whole: NDArray[Any], where: Sequence[Where], name: str) -> None:
             start += found.n_rows
             continue
         for number, rows in chosen:
-            part = pieces[number][rows] if isinstance(rows, slice) else pieces[number].take(rows)
+            part = pieces[number][rows] if type(rows) is slice else pieces[number].take(rows)
             whole[start : start + len(part)] = part
             start += len(part)
 

@@ -169,8 +169,8 @@ def unpack(packed: Packed, memory: NDArray[np.uint8]) -> Iterator[Any]:
     array = np.ndarray
     for number, start, steps in packed.batches:
         spec, places = packed.layouts[number]
-        arrays = iter([array(shape, dtype, memory, start + at + steps * step) for dtype, shape, at, step in places])
-        yield put_together(spec, arrays.__next__)
+        arrays = [array(shape, dtype, memory, start + at + steps * step) for dtype, shape, at, step in places]
+        yield dict(zip(spec[1], arrays, strict=True)) if spec[0] == "arrays" else put_together(spec, iter(arrays).__next__)
 
 
 def _copy(array: NDArray[Any], memory: NDArray[np.uint8], offset: int, rows: int | None, step: int) -> None:

@@ -74,7 +74,7 @@ def learn(batches: list[pa.RecordBatch]) -> bytes | None:
 
 def learn_schema(schema: pa.Schema) -> bytes | None:
     """Return the layout of blocks of a schema, pickled; None where it has no numbers."""
-    return learn([pa.record_batch([pa.array([], type=f.type) for f in schema], schema=schema)])
+    return learn([pa.record_batch([pa.nulls(0, f.type) for f in schema], schema=schema)])
 
 
 def place(

@@ -23,7 +23,7 @@ class Limits:
     """Runs made or being made and not yet delivered, >= 1."""
     run_bytes: int = 4 << 20
     """A run of batches aims at this size: one that stays in a processor's cache."""
-    run_rows: int = 16384
+    run_rows: int = 32768
     """A run of batches aims at no more rows."""
     run_seconds: float = 0.02
     """A run of batches aims at no more time in user code, so that slow encoding still spreads over the workers."""

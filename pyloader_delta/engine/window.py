@@ -88,6 +88,7 @@ class Where:
         self.n_rows = segment.stop - segment.start
         self._segment = segment
         self._places = slice(segment.start, segment.stop)
+        self._in_place: tuple[list[tuple[int, Any]], None] = [(0, self._places)], None
 
     @property
     def n_there(self) -> int:
@@ -108,7 +109,7 @@ class Where:
     def of(self, name: str, pieces: list[Any]) -> tuple[list[tuple[int, Any]], NDArray[np.int64] | None]:
         """Return (piece, rows inside it) for each piece that has some, and each row's place among them (None: as is)."""
         if name in self.window.mixed:
-            return [(0, self._places)], None
+            return self._in_place
         return ([(0, self.numbers)], None) if len(pieces) == 1 else self._grouped
 
     @cached_property
