@@ -208,7 +208,7 @@ class DataLoader(Generic[T_co]):
 
     def get_epoch(self) -> int:
         """Return the epoch of the batch delivered last, from 1; 0 before any."""
-        return 0 if self._pass is None or not self._stats.batches_delivered else self._pass.epoch + 1
+        return self._stats.epoch
 
     def set_epoch(self, epoch: int) -> None:
         """Begin the next pass with an epoch, from 0 as in torch. Naming the epoch under way changes nothing."""

@@ -57,7 +57,7 @@ class Pass:
 
     def end(self) -> None:
         """Note that the loader is closed."""
-        self.cut_off = not (self.finished or self.at_epoch_end)
+        self.cut_off = self.cut_off or not (self.finished or self.at_epoch_end)
         self.finished = True
 
     def peeked(self) -> list[Any] | None:
@@ -130,6 +130,7 @@ class Pass:
         self._stats.bytes_delivered += sizes[self._in_run]
         self._in_run += 1
         self.epoch = task.epoch
+        self._stats.epoch = task.epoch + 1
         self._epoch_rows += n_rows
         self._stats.rows_delivered += n_rows
         self._stats.batches_delivered += 1

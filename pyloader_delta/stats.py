@@ -18,6 +18,8 @@ class Stats:
     batches_delivered: int = 0
     bytes_delivered: int = 0
     """Bytes of the arrays of the batches."""
+    epoch: int = 0
+    """Epoch of the batch delivered last, from 1; 0 before any."""
     epochs_completed: int = 0
     wait_seconds: float = 0.0
     """Time that the training loop waited for batches: near 0 where the loader keeps up."""

@@ -175,9 +175,14 @@ class Scheduler:
         while self._reading:
             progress = self._reading[0]
             rows = progress.rows_there
-            if progress.all_read and not progress.next_batch and (not rows or (self._drop_last and rows < self._batch_size)):
-                progress.ended = self._exhausted = True  # an epoch without a batch: those after it have none either
-                self._forget(progress.plan.epoch)
+            no_batch = not rows or (self._drop_last and rows < self._batch_size)
+            if progress.all_read and not progress.next_batch and no_batch:
+                self._exhausted = True  # an epoch without a batch: those after it have none either
+                for empty in self._reading:
+                    empty.ended = True
+                    self._forget(empty.plan.epoch)
+                self._reading.clear()
+                return
             if not progress.ended:
                 return
             self._reading.popleft()
@@ -383,7 +388,7 @@ class Scheduler:
     # Both -----------------------------------------------------------------------------------------------------------
 
     def _extend(self) -> None:
-        plan = next(self._epochs, None)
+        plan = None if self._exhausted else next(self._epochs, None)
         if plan is None:
             self._exhausted = True
             return
