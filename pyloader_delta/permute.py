@@ -20,6 +20,8 @@ _SORTED_BELOW = 1024  # a small domain is sorted by hash: uniform, where few Fei
 _MIX_1, _MIX_2 = 0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53  # of MurmurHash3's finalizer (A. Appleby, public domain)
 _GOLDEN = 0x9E3779B97F4A7C15  # 2**64 / golden ratio, spreads neighbouring integers
 
+_IN_CACHE = 16384  # values worked on at once
+
 Words = NDArray[np.uint32] | NDArray[np.uint64]
 
 
@@ -43,12 +45,15 @@ def permuted(n: int, key: tuple[int | str, ...], start: int = 0, stop: int | Non
         return _sorted_by_hash(n, _round_keys(key, 64)[0])[start:stop]
     rows = math.isqrt(n - 1) + 1  # ceil(sqrt(n)); rows * columns >= n, and less than rows of it is waste
     columns = -(-n // rows)
-    values = _feistel(np.arange(start, stop).astype(keys.dtype), rows, columns, keys)
-    outside = np.flatnonzero(values >= n)
-    while len(outside):  # cycle walking: a value beyond n is mapped again until it falls below
-        values[outside] = _feistel(values[outside], rows, columns, keys)
-        outside = outside[values[outside] >= n]
-    return values.astype(np.int64)
+    found = np.empty(stop - start, dtype=np.int64)
+    for first in range(start, stop, _IN_CACHE):
+        values = _feistel(np.arange(first, min(first + _IN_CACHE, stop)).astype(keys.dtype), rows, columns, keys)
+        outside = np.flatnonzero(values >= n)
+        while len(outside):  # cycle walking: a value beyond n is mapped again until it falls below
+            values[outside] = _feistel(values[outside], rows, columns, keys)
+            outside = outside[values[outside] >= n]
+        found[first - start : first - start + len(values)] = values
+    return found
 
 
 def _round_keys(key: tuple[int | str, ...], bits: int) -> Words:
