@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pyloader_delta.engine.scheduler import Scheduler
-from pyloader_delta.engine.tasks import Limits, ReadTask
+from pyloader_delta.engine.tasks import Limits, MixTask, ReadTask, RunTask
 from pyloader_delta.errors import BudgetError, IncompleteEpochError, ReadError
 from pyloader_delta.plan.epoch import Order, plan_epoch, split
 from pyloader_delta.permute import permuted
@@ -38,6 +38,8 @@ class World:
         self.rows_of_file, self.epochs = rows_of_file, epochs
         self.blocks = {}
         self.out = {}
+        self.given = {}  # task that mixes → the reads that it found
+        self.unmixed = {}  # (epoch, window) → numbers of reads that wait for it to be mixed
 
     def n_rows(self, chunk):
         return len(chunk.rows) if chunk.rows is not None else self.rows_of_file[int(chunk.path[1:])]
@@ -50,9 +52,31 @@ class World:
         self.blocks[task.number] = blocks
         return [self.n_rows(chunk) for chunk in task.chunks]
 
+    def give(self, task):
+        if isinstance(task, MixTask):
+            self.given[task.number] = set(self.unmixed[task.epoch, task.window])
+        return task
+
+    def let_go(self, scheduler):
+        for number in scheduler.freed:
+            del self.blocks[number]
+            for held in self.unmixed.values():
+                held.discard(number)
+        scheduler.freed.clear()
+
+    def read_done(self, scheduler, worker, task, mixes):
+        rows = self.read(task)
+        mix = mixes and task.window_rows is not None
+        if mix:
+            self.unmixed.setdefault((task.epoch, task.window), set()).add(task.number)
+            chunk_rows = sum(rows)
+            assert 0 <= task.first_row <= task.first_row + chunk_rows <= task.window_rows
+        scheduler.read_done(worker, task, rows, sum(rows) * ROW_BYTES, mix=mix)
+
     def run(self, task):
         rows = []
         for segment in task.segments:
+            assert not set(segment.reads) & self.unmixed.get((task.epoch, segment.window), set())
             held = [row for number in segment.reads for row in self.blocks[number]]
             assert len(held) == segment.n_rows
             places = range(segment.n_rows) if segment.key is None else permuted(segment.n_rows, segment.key)
@@ -81,13 +105,13 @@ def expected(units, rows_of_file, order, n_epochs, batch_size, drop_last):
     return batches
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     plans(), st.data(), st.integers(1, 9), st.booleans(), st.integers(1, 4), st.integers(1, 3),
-    st.integers(1, 6), st.sampled_from([600, 2000, 10**9]), st.integers(1, 3), st.integers(1, 2),
+    st.integers(1, 6), st.sampled_from([600, 2000, 10**9]), st.integers(1, 3), st.integers(1, 2), st.booleans(),
 )  # fmt: skip
 def test_every_row_comes_once_in_one_order_whatever_workers_do(
-    plan, data, batch_size, drop_last, n_workers, n_epochs, queue, store_bytes, pending, group
+    plan, data, batch_size, drop_last, n_workers, n_epochs, queue, store_bytes, pending, group, mixes
 ):
     units, rows_of_file, order = plan
     known = all(chunk.rows is not None for unit in units for chunk in unit)
@@ -107,7 +131,7 @@ def test_every_row_comes_once_in_one_order_whatever_workers_do(
             if not tasks and data.draw(st.booleans(), label="asks"):
                 task = scheduler.next_task(worker)
                 if task is not None:
-                    tasks.append(task)
+                    tasks.append(world.give(task))
                     moved = True
         assert not known or scheduler.store_bytes <= store_bytes
         busy = [w for w, tasks in working.items() if tasks]
@@ -121,14 +145,15 @@ def test_every_row_comes_once_in_one_order_whatever_workers_do(
             else:
                 task = working[worker].pop()
                 if isinstance(task, ReadTask):
-                    rows = world.read(task)
-                    scheduler.read_done(worker, task, rows, sum(rows) * ROW_BYTES)
+                    world.read_done(scheduler, worker, task, mixes)
+                elif isinstance(task, MixTask):
+                    scheduler.mix_done(worker, task)
+                    if world.unmixed[task.epoch, task.window] == world.given[task.number]:
+                        world.unmixed[task.epoch, task.window].clear()
                 else:
                     world.run(task)
                     scheduler.run_done(worker, task, task.n_rows * ROW_BYTES, 0.001)
-        for number in scheduler.freed:
-            del world.blocks[number]
-        scheduler.freed.clear()
+        world.let_go(scheduler)
         if scheduler.delivered_runs in world.out and data.draw(st.booleans(), label="takes"):
             task, _ = scheduler._undelivered[scheduler.delivered_runs]
             rows = world.out.pop(scheduler.delivered_runs)
@@ -146,7 +171,7 @@ def test_every_row_comes_once_in_one_order_whatever_workers_do(
             for worker, tasks in working.items():
                 task = scheduler.next_task(worker)
                 if task is not None:
-                    tasks.append(task)
+                    tasks.append(world.give(task))
                     idle_steps = 0
             assert idle_steps == 0 or scheduler.delivered_runs in world.out or scheduler.done, repr(scheduler)
     assert got == expected(units, rows_of_file, order, n_epochs, batch_size, drop_last)
@@ -157,7 +182,10 @@ def test_every_row_comes_once_in_one_order_whatever_workers_do(
     assert len(lasts) == (n_epochs if got else 0)
     for worker, tasks in working.items():
         for task in tasks:
-            scheduler.read_done(worker, task, world.read(task), 0)
+            if isinstance(task, ReadTask):
+                scheduler.read_done(worker, task, world.read(task), 0)
+            else:
+                scheduler.mix_done(worker, task)
     for number in scheduler.freed:
         del world.blocks[number]
     assert not world.blocks
@@ -231,7 +259,11 @@ def test_the_chunks_of_one_row_group_stay_with_one_worker():
     first = scheduler.next_task(0)
     assert scheduler.next_task(1) is None
     scheduler.read_done(0, first, [10], 100)
-    assert isinstance(scheduler.next_task(0), ReadTask | type(scheduler.next_task(1)))
+    assert isinstance(scheduler.next_task(1), RunTask)
+    after = scheduler.next_task(0)
+    assert isinstance(after, RunTask)
+    scheduler.run_done(0, after, 100, 0.0)
+    assert scheduler.lost(1) is not None
 
 
 def test_the_queue_bounds_the_chunks_read_while_nothing_is_taken():
