@@ -1,7 +1,8 @@
 """Stream Delta Lake tables that are larger than memory into PyTorch, TensorFlow 2 or NumPy, each row exactly once.
 
-The route of the data: 1 plan (`plan`, from a `delta` snapshot or a folder's files) → 2 read (`read`, your DataReader) →
-3 encode (`encode`, your Dataset) → 4 collate (`collate`, your DataCollator) → 5 your training loop. `engine` carries it.
+The route of the data: 1 plan (`plan`, from a `delta` snapshot or the files of a folder) → 2 read (`read`, your
+DataReader) → 3 encode (`encode`, your Dataset) → 4 collate (`collate`, your DataCollator) → 5 your training loop.
+`engine` carries it.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from pyloader_delta.engine.scheduler import Scheduler
 from pyloader_delta.engine.tasks import Limits
 from pyloader_delta.errors import BudgetError, ConfigError
 from pyloader_delta.memory import default_budget
-from pyloader_delta.options import Options, check_parts, check_root, group_size, make_options
+from pyloader_delta.options import check_parts, check_root, group_size, make_options
 from pyloader_delta.passes import BatchIterator, Pass
 from pyloader_delta.plan.epoch import PART_OF_WINDOW, EpochPlan, Order, plan_epoch, split, total_rows
 from pyloader_delta.read.base import DataReader, checked_chunks
@@ -324,6 +324,7 @@ class DataLoader(Generic[T_co]):
             store_bytes=int(budget * _STORE),
             batch_bytes=max(int(budget * _READY), _MIN_BATCH_BYTES),
             max_queue_size=options.max_queue_size,
+            read_cost=2 if options.workers == "process" else 1,
             pending_runs=1 if options.workers == "inline" else options.prefetch_factor * n_workers + 1,
         )
 

@@ -35,7 +35,7 @@ def parse_bytes(value: int | str, name: str) -> int:
 
 
 def usable_bytes() -> tuple[int, int]:
-    """Return what this process may use, and what of it is free now, in bytes; limits of its cgroups (v1, v2) counted."""
+    """Return what this process may use, and what of it is free now, in bytes; its cgroups (v1, v2) counted."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     free = _available(total)
     for limit, used in _cgroup_limits():

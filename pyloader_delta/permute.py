@@ -47,7 +47,8 @@ def permuted(n: int, key: tuple[int | str, ...], start: int = 0, stop: int | Non
     columns = -(-n // rows)
     found = np.empty(stop - start, dtype=np.int64)
     for first in range(start, stop, _IN_CACHE):
-        values = _feistel(np.arange(first, min(first + _IN_CACHE, stop)).astype(keys.dtype), rows, columns, keys)
+        values: Any = np.arange(first, min(first + _IN_CACHE, stop)).astype(keys.dtype)
+        values = _feistel(values, rows, columns, keys)
         outside = np.flatnonzero(values >= n)
         while len(outside):  # cycle walking: a value beyond n is mapped again until it falls below
             values[outside] = _feistel(values[outside], rows, columns, keys)
@@ -100,4 +101,5 @@ def _added(digit: Words, hashed: Words, base: Any) -> Words:
     hashed *= base
     hashed >>= half  # the upper half of the hash scaled to 0..base-1 (D. Lemire, 2019: multiply and shift)
     hashed += digit
-    return np.minimum(hashed, hashed - base)  # modulo base: the difference wraps to a huge number where it is negative
+    found: Words = np.minimum(hashed, hashed - base)  # modulo base: a negative difference wraps to a huge number
+    return found

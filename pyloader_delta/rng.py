@@ -43,7 +43,7 @@ def seed_globals(key: Key) -> None:
     """Seed `random`, `numpy.random` and an imported torch. Only for worker processes, whose globals are our own."""
     number = _number(key, 8)
     random.seed(number)
-    np.random.seed(number & 0xFFFFFFFF)  # noqa: NPY002  # user code that draws from the global state is what this is for
+    np.random.seed(number & 0xFFFFFFFF)  # user code that draws from the global state is what this is for
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.manual_seed(number & 0x7FFFFFFFFFFFFFFF)

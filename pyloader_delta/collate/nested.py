@@ -10,7 +10,7 @@ import numpy as np
 
 def map_arrays(turn: Callable[[Any], Any], batch: Any) -> Any:
     """Return a batch with `turn` applied to each array in its dicts, lists, tuples and named tuples."""
-    if type(batch) is dict and all([type(value) is np.ndarray for value in batch.values()]):
+    if type(batch) is dict and all(type(value) is np.ndarray for value in batch.values()):
         return {name: turn(value) for name, value in batch.items()}  # most batches: no call for each of their arrays
     if isinstance(batch, np.ndarray):
         return turn(batch)

@@ -69,6 +69,7 @@ def checked_features(features: Any, n_rows: int, name: str) -> Mapping[str, Any]
             ) from None
         if n != n_rows:
             raise ContractError(
-                f"{name}.batch_encode got {n_rows} rows but returned {n} values for {column!r}: it must return one a row"
+                f"{name}.batch_encode got {n_rows} rows but returned {n} values for {column!r}: it must return one "
+                "a row"
             )
     return features

@@ -7,6 +7,7 @@ import pickle
 import socket
 import struct
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 _HEADER = struct.Struct("<QI")  # bytes of the message, descriptors with it
@@ -60,10 +61,8 @@ class Channel:
 
     def shut(self) -> None:
         """End the channel for both sides, also where a forked process holds copies of its descriptors."""
-        try:
+        with suppress(OSError):  # the other side may be gone
             self._sock.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass  # the other side is gone
 
     def close(self) -> None:
         """Close this end."""

@@ -170,7 +170,10 @@ def unpack(packed: Packed, memory: NDArray[np.uint8]) -> Iterator[Any]:
     for number, start, steps in packed.batches:
         spec, places = packed.layouts[number]
         arrays = [array(shape, dtype, memory, start + at + steps * step) for dtype, shape, at, step in places]
-        yield dict(zip(spec[1], arrays, strict=True)) if spec[0] == "arrays" else put_together(spec, iter(arrays).__next__)
+        if spec[0] == "arrays":
+            yield dict(zip(spec[1], arrays, strict=True))
+        else:
+            yield put_together(spec, iter(arrays).__next__)
 
 
 def _copy(array: NDArray[Any], memory: NDArray[np.uint8], offset: int, rows: int | None, step: int) -> None:

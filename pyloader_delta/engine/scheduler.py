@@ -11,12 +11,10 @@ from collections import deque
 from collections.abc import Iterator
 
 from pyloader_delta.engine.progress import Progress
+from pyloader_delta.engine.space import Cursors, Store, whole
 from pyloader_delta.engine.tasks import Limits, MixTask, ReadTask, RunTask, Task
 from pyloader_delta.errors import BudgetError, IncompleteEpochError
-from pyloader_delta.values import Chunk, EpochLike
-
-_LOOK_AHEAD = 8  # positions that a worker may pass over because another worker's cursor reads them
-_RATIO_BYTES = 1 << 20  # smaller reads tell nothing of how far estimates are off
+from pyloader_delta.values import EpochLike
 
 
 class Scheduler:
@@ -46,12 +44,11 @@ class Scheduler:
         self._by_epoch: dict[int, Progress] = {}
         self._flying: dict[int, dict[tuple[str, int], Task]] = {}  # worker → its tasks
         self._redo_runs: list[RunTask] = []
-        self._cursors: dict[tuple[int, str, int], int] = {}  # (epoch, path, row group) → worker that reads on
+        self._cursors = Cursors()
         self._next_task = self._next_run = 0
         self._undelivered: dict[int, tuple[RunTask, int | None]] = {}  # run → its bytes, None while it is made
-        self._store = self._reserved = self._finished_bytes = 0
-        self._sizes: dict[int, int] = {}  # read task → real bytes of its blocks
-        self._estimated = self._real = 0
+        self._store = Store(limits.store_bytes, limits.read_cost)
+        self._finished_bytes = 0
         self._batch_cost: tuple[float, float] | None = None  # (bytes, seconds) of a batch, lately
         self._extend()
 
@@ -78,11 +75,7 @@ class Scheduler:
                 text = f"{wrong[0][0]}: the plan has {wrong[0][0].n_rows} rows, reading gave {wrong[0][1]}"
                 progress.read_failed(task.window, IncompleteEpochError(text))
             return
-        self._sizes[task.number] = size_bytes
-        self._store += size_bytes
-        if size_bytes >= _RATIO_BYTES:
-            self._estimated += task.size_bytes
-            self._real += size_bytes
+        self._store.keep(task.number, task.chunks, size_bytes)
         progress.read_done(task, rows, mix=mix)
         self._let_go(progress.free())
 
@@ -118,12 +111,12 @@ class Scheduler:
                 if task.epoch in self._by_epoch:
                     self._let_go(self._by_epoch[task.epoch].unread(task.window, task.number))
             else:
-                self._reserved -= task.size_bytes
+                self._store.release(task.size_bytes)
                 if task.epoch in self._by_epoch:
                     redo = self._by_epoch[task.epoch].redo
                     redo.append(task.positions)
                     redo.sort(key=lambda positions: positions.start)
-        self._cursors = {key: owner for key, owner in self._cursors.items() if owner != worker}
+        self._cursors.leave(worker)
         return tasks
 
     def delivered(self, number: int) -> None:
@@ -149,12 +142,12 @@ class Scheduler:
     @property
     def store_bytes(self) -> int:
         """Bytes of the chunks that are held, and estimated bytes of those being read."""
-        return self._store + self._reserved
+        return self._store.used
 
     def __repr__(self) -> str:
         return (
             f"<Scheduler delivered={self.delivered_runs} undelivered={len(self._undelivered)} "
-            f"in_flight={self.in_flight} store={self._store} reserved={self._reserved}>"
+            f"in_flight={self.in_flight} store_bytes={self.store_bytes}>"
         )
 
     # Runs -----------------------------------------------------------------------------------------------------------
@@ -199,7 +192,7 @@ class Scheduler:
         total = progress.rows_there if final else progress.planned_rows
         if not self._may_run():
             return None
-        if total is None and progress.failure is None:  # more must be there than is taken: which batch is the last is known then
+        if total is None and progress.failure is None:  # more must be there than is taken: is a batch the last?
             there = max(there - (size if self._drop_last else 1), 0)
         left = None if total is None else total - progress.next_row
         if left is not None and self._drop_last:
@@ -252,9 +245,9 @@ class Scheduler:
 
     def _fail_if_due(self, progress: Progress) -> None:
         """Put the epoch's failure in the place of the next run once everything before it was made."""
-        if progress.failure is not None and progress.ready == progress.failure[0]:
-            if progress.rows_there - progress.next_row < self._batch_size:
-                self.failure = (self._next_run, progress.failure[1])
+        left = progress.rows_there - progress.next_row
+        if progress.failure is not None and progress.ready == progress.failure[0] and left < self._batch_size:
+            self.failure = (self._next_run, progress.failure[1])
 
     # Windows --------------------------------------------------------------------------------------------------------
 
@@ -280,7 +273,7 @@ class Scheduler:
         for progress in self._reading:
             if progress.failure is not None or not (progress.skipped or progress.next_read < progress.n_chunks):
                 continue
-            position = self._position(worker, progress)
+            position = self._cursors.position(worker, progress)
             return None if position is None else self._read_at(worker, progress, position)
         return None
 
@@ -290,7 +283,7 @@ class Scheduler:
         cap = self._cap()
         if progress.base + position >= cap and not stalled:
             return None
-        if not self._fits(progress, position + 1):
+        if not self._store.fits(progress, position + 1):
             if not stalled:
                 return None
             error = self._beyond_budget(progress, position)
@@ -305,55 +298,32 @@ class Scheduler:
         progress.next_read = stop
         return self._grant(worker, progress, range(position, stop))
 
-    def _position(self, worker: int, progress: Progress) -> int | None:
-        """Return the first position not granted yet that no other worker's cursor must read; None if far away."""
-        stop = min(progress.next_read + _LOOK_AHEAD - len(progress.skipped), progress.n_chunks)
-        for position in [*progress.skipped, *range(progress.next_read, stop)]:
-            cursor = _cursor(progress, progress.plan.chunks[position])
-            if cursor is None or self._cursors.get(cursor, worker) == worker:
-                return position
-        return None
-
     def _grant(self, worker: int, progress: Progress, positions: range) -> ReadTask:
         chunks = progress.plan.chunks[positions.start : positions.stop]
-        size = sum(self._estimate(chunk) for chunk in chunks)
+        size = self._store.estimate(chunks)
         window = progress.window_of(positions.start)
         place = progress.place_of(positions)
         task = ReadTask(self._next_task, progress.plan.epoch, window, positions, chunks, size, *place)
         self._next_task += 1
-        self._reserved += size
-        for chunk in chunks:
-            cursor = _cursor(progress, chunk)
-            if cursor is not None:
-                self._cursors[cursor] = worker
-                if chunk.rows is not None and chunk.row_group_rows is not None and chunk.rows.stop == chunk.row_group_rows.stop:
-                    del self._cursors[cursor]
+        self._store.reserve(size)
+        self._cursors.claim(worker, progress, chunks)
         return task
 
     def _group_end(self, progress: Progress, start: int, cap: int) -> int:
         """Return the end of the small chunks that are read together with the chunk at `start`."""
-        if _cursor(progress, progress.plan.chunks[start]) is not None:
+        if not whole(progress, start):
             return start + 1
-        window = progress.plan.windows[progress.window_of(start)]
+        chunks, window = progress.plan.chunks, progress.plan.windows[progress.window_of(start)]
         share = -(-(window.stop - start) // self.limits.n_workers)
-        stop = min(window.stop, start + max(min(share, self.limits.read_chunks), 1), max(cap - progress.base, start + 1))
-        size = self._estimate(progress.plan.chunks[start])
-        end = start + 1
-        while end < stop and _cursor(progress, progress.plan.chunks[end]) is None:
-            size += self._estimate(progress.plan.chunks[end])
-            if size > self.limits.read_bytes or not self._fits(progress, end + 1):
+        most = max(min(share, self.limits.read_chunks), 1)
+        stop = min(window.stop, start + most, max(cap - progress.base, start + 1))
+        end, size = start + 1, chunks[start].size_bytes
+        while end < stop and whole(progress, end):
+            size += chunks[end].size_bytes
+            if size > self.limits.read_bytes or not self._store.fits(progress, end + 1):
                 break
             end += 1
         return end
-
-    def _fits(self, progress: Progress, stop: int) -> bool:
-        positions = [*progress.skipped, *range(progress.next_read, stop)]
-        size = sum(self._estimate(progress.plan.chunks[position]) for position in positions)
-        return self._store + self._reserved + size <= self.limits.store_bytes
-
-    def _estimate(self, chunk: Chunk) -> int:
-        ratio = max(self._real / self._estimated, 1.0) if self._estimated else 1.0
-        return int(chunk.size_bytes * ratio)
 
     def _cap(self) -> int:
         """Return the number in the pass of the first chunk that the queue has no place for."""
@@ -375,12 +345,13 @@ class Scheduler:
     def _beyond_budget(self, progress: Progress, position: int) -> BudgetError | None:
         """Return an error where even an idle loader has no place for the chunk that the next batch needs."""
         size = progress.plan.chunks[position].size_bytes
-        if not self._store or self._store + size <= self.limits.store_bytes:
+        held = self._store.held
+        if not held or held + size <= self.limits.store_bytes:
             return None
         window = progress.window_of(position)
         return BudgetError(
             f"memory_budget is too small: the next batch needs windows {progress.freed}..{window} of epoch "
-            f"{progress.plan.epoch} at once; they hold {self._store} bytes with {progress.plan.chunks[position]} "
+            f"{progress.plan.epoch} at once; they hold {held} bytes with {progress.plan.chunks[position]} "
             f"(about {size} bytes) still to come, but chunks may take {self.limits.store_bytes} bytes. Raise "
             f"memory_budget or lower shuffle_window"
         )
@@ -399,16 +370,15 @@ class Scheduler:
 
     def _forget(self, epoch: int) -> None:
         self._let_go(self._by_epoch.pop(epoch).free_all())
-        self._cursors = {key: owner for key, owner in self._cursors.items() if key[0] != epoch}
+        self._cursors.end_epoch(epoch)
 
     def _land(self, worker: int, task: Task) -> None:
         del self._flying[worker][_name(task)]
         if isinstance(task, ReadTask):
-            self._reserved -= task.size_bytes
+            self._store.release(task.size_bytes)
 
     def _let_go(self, numbers: list[int]) -> None:
-        for number in numbers:
-            self._store -= self._sizes.pop(number)
+        self._store.let_go(numbers)
         self.freed += numbers
 
     def _flying_reads(self) -> bool:
@@ -418,9 +388,3 @@ class Scheduler:
 def _name(task: Task) -> tuple[str, int]:
     return type(task).__name__, task.number
 
-
-def _cursor(progress: Progress, chunk: Chunk) -> tuple[int, str, int] | None:
-    """Return the name of the cursor that reads a chunk; None where the chunk is a whole row group or file."""
-    if chunk.row_group is None or chunk.rows is None or chunk.rows == chunk.row_group_rows:
-        return None
-    return progress.plan.epoch, chunk.path, chunk.row_group

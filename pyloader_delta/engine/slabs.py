@@ -54,9 +54,8 @@ class Slab:
         if shared and fd is None:
             self.fd = os.memfd_create("pyloader_delta", os.MFD_CLOEXEC)
             os.ftruncate(self.fd, capacity)
-        self.map = mmap.mmap(-1, capacity, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) if self.fd is None else mmap.mmap(
-            self.fd, capacity
-        )  # fmt: skip
+        private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        self.map = mmap.mmap(-1, capacity, flags=private) if self.fd is None else mmap.mmap(self.fd, capacity)
         self.array: NDArray[np.uint8] = np.frombuffer(self.map, dtype=np.uint8)
 
     def forget(self) -> None:
@@ -129,7 +128,7 @@ class SlabPool:
         return self._slabs[number]
 
     def find(self, size_bytes: int) -> int | None:
-        """Take a free slab of at least so many bytes, the one that is warm for most of them; None where there is none."""
+        """Take a free slab of at least so many bytes, the one that is warmest for them; None where there is none."""
         fitting = [n for n in self._free if self._slabs[n].capacity >= size_bytes]
         if not fitting:
             return None

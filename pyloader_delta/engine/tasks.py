@@ -21,6 +21,8 @@ class Limits:
     """Chunks read beyond those that complete the window being delivered and the next, >= 1."""
     pending_runs: int
     """Runs made or being made and not yet delivered, >= 1."""
+    read_cost: int = 1
+    """Times its size that a chunk takes while it is read: 2 where it is decoded first and copied then."""
     run_bytes: int = 4 << 20
     """A run of batches aims at this size: one that stays in a processor's cache."""
     run_rows: int = 32768

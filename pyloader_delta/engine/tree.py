@@ -94,9 +94,10 @@ def private_copy(batch: Any) -> Any:
 
 def has_rest(spec: Spec) -> bool:
     """Return whether a spec holds values of its own, not only names and arrays."""
-    return spec[0] in ("rest", "objects") or any(
-        has_rest(part) for parts in spec[1:] if isinstance(parts, tuple) for part in parts if isinstance(part, tuple) and part
-    )
+    if spec[0] in ("rest", "objects"):
+        return True
+    parts = [part for parts in spec[1:] if isinstance(parts, tuple) for part in parts]
+    return any(has_rest(part) for part in parts if isinstance(part, tuple) and part)
 
 
 def _tensor_module(kind: type) -> Any:

@@ -107,7 +107,7 @@ class Where:
         return permuted(segment.n_rows, segment.key, segment.start, segment.stop)
 
     def of(self, name: str, pieces: list[Any]) -> tuple[list[tuple[int, Any]], NDArray[np.int64] | None]:
-        """Return (piece, rows inside it) for each piece that has some, and each row's place among them (None: as is)."""
+        """Return (piece, rows inside it) for each piece that has some, and each row's place among them if not as is."""
         if name in self.window.mixed:
             return self._in_place
         return ([(0, self.numbers)], None) if len(pieces) == 1 else self._grouped

@@ -60,7 +60,7 @@ class Blocks:
     @property
     def size_bytes(self) -> int:
         """Bytes that the blocks keep in memory."""
-        return sum(batch.get_total_buffer_size() for batch in self.batches) + self.placed_bytes
+        return sum(int(batch.get_total_buffer_size()) for batch in self.batches) + self.placed_bytes
 
 
 @dataclass(frozen=True, slots=True)

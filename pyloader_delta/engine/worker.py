@@ -121,8 +121,9 @@ class _Worker:
         return layout, layout.arrays(self._slabs[slab].array, n_rows)
 
     def _run(
-        self, number: int, task: RunTask, refs: list[list[BlockRef]], regions: list[RegionRef | None], granted: int | None
-    ) -> Reply:
+        self, number: int, task: RunTask, refs: list[list[BlockRef]], regions: list[RegionRef | None],
+        granted: int | None,
+    ) -> Reply:  # fmt: skip
         slabs: list[tuple[int, int | None, list[int]]] = []
 
         def take(size_bytes: int) -> NDArray[np.uint8]:

@@ -139,7 +139,7 @@ def _pickled(name: str, values: list[Any], place: str) -> tuple[pa.Field, pa.Arr
 
 
 def _numpy_column(name: str, values: np.ndarray[Any, Any], place: str) -> tuple[pa.Field, pa.Array]:
-    """Return an array whose first axis is rows: numbers as an Arrow column, all else as a fixed number of bytes a row."""
+    """Return an array, first axis rows: numbers as an Arrow column, all else as a fixed number of bytes a row."""
     if values.ndim == 0:
         raise ContractError(f"{place}: column {name!r} is an array without rows (shape ())")
     kind = {"kind": "numpy", "dtype": values.dtype.str, "shape": values.shape[1:]}

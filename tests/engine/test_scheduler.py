@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from pyloader_delta.engine.scheduler import Scheduler
 from pyloader_delta.engine.tasks import Limits, MixTask, ReadTask, RunTask
 from pyloader_delta.errors import BudgetError, IncompleteEpochError, ReadError
-from pyloader_delta.plan.epoch import Order, plan_epoch, split
 from pyloader_delta.permute import permuted
+from pyloader_delta.plan.epoch import Order, plan_epoch, split
 from pyloader_delta.values import Chunk, WindowSize
 
 ROW_BYTES = 10
@@ -116,10 +116,11 @@ def test_every_row_comes_once_in_one_order_whatever_workers_do(
     units, rows_of_file, order = plan
     known = all(chunk.rows is not None for unit in units for chunk in unit)
     largest = max(
-        [400] + [sum(c.size_bytes for c in plan_epoch(units, order, 0).chunks) + batch_size * ROW_BYTES * group]
+        [400, sum(c.size_bytes for c in plan_epoch(units, order, 0).chunks) + batch_size * ROW_BYTES * group]
     )
     store_bytes = max(store_bytes, 2 * largest)
-    limits = Limits(n_workers, store_bytes, 4000, queue, pending, run_bytes=200, run_rows=16, read_bytes=300, read_chunks=3)
+    small = {"run_bytes": 200, "run_rows": 16, "read_bytes": 300, "read_chunks": 3}
+    limits = Limits(n_workers, store_bytes, 4000, queue, pending, **small)
     epochs = (plan_epoch(units, order, e) for e in range(n_epochs))
     scheduler = Scheduler(epochs, limits, batch_size=batch_size, drop_last=drop_last, group=group)
     world = World(rows_of_file, n_epochs)
