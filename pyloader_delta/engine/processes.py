@@ -84,8 +84,9 @@ class ProcessExecutor(Executor):
         if isinstance(task, RunTask):
             refs = [[engine.blocks[read] for read in segment.reads] for segment in task.segments]
             member.granted = pool.find(self._run_bytes)
-        elif isinstance(task, ReadTask) and (regions[0] is None or self._block_bytes):
-            member.granted = pool.find(task.size_bytes + _SPARE if regions[0] is None else self._block_bytes)
+        elif isinstance(task, ReadTask):
+            size = sum(chunk.size_bytes for chunk in task.chunks) + _SPARE
+            member.granted = pool.find(size if regions[0] is None else self._block_bytes)
         needed = {slab for window in refs for slab, _ in window if slab is not None}
         needed |= {region[0] for region in regions if region is not None}
         needed |= {member.granted} if member.granted is not None else set()
