@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -48,12 +49,12 @@ def opened(array: pa.Array, field: pa.Field) -> Any:
 def shaped(values: Any, field: pa.Field) -> Any:
     """Return rows of arrays with their own dtype and shape, shape (rows, ...); all else as it is."""
     kind = column_kind(field)
-    if kind is None or kind["kind"] != "numpy":
+    if kind is None or kind["kind"] != "numpy" or isinstance(values, list):
         return values
     shape = (len(values), *kind["shape"])
     if isinstance(values, np.ndarray):
         return values.view(kind["dtype"]).reshape(shape) if values.dtype.kind == "V" else values
-    if pa.types.is_fixed_size_binary(values.type) and values.type.byte_width == 0:
+    if pa.types.is_fixed_size_binary(values.type) and not values.type.byte_width and not values.null_count:
         return np.zeros(shape, dtype=kind["dtype"])
     return values
 
@@ -64,11 +65,23 @@ def as_python(values: Any, field: pa.Field) -> list[Any]:
         return values
     kind = column_kind(field)
     if isinstance(values, np.ndarray):
-        return list(values) if kind is not None else values.tolist()
-    found: list[Any] = values.to_pylist()
-    if kind is not None and kind["kind"] == "pickle":  # made by this process tree (`read.columns`), never by a file
+        found: list[Any] = list(values) if kind is not None else values.tolist()
+        return found
+    found = values.to_pylist()
+    if kind is None:
+        return found
+    if kind["kind"] == "pickle":  # made by this process tree (`read.columns`), never by a file
         return [None if text is None else pickle.loads(text) for text in found]
-    return found
+    return [None if value is None else _row(value, kind) for value in found]
+
+
+def _row(value: Any, kind: dict[str, Any]) -> Any:
+    """Return a row of an array of NumPy values, given as Arrow has it beside nulls."""
+    dtype = np.dtype(kind["dtype"])
+    if not isinstance(value, bytes):
+        return dtype.type(value)
+    array = np.frombuffer(value, dtype) if value else np.zeros(0, dtype)
+    return array.reshape(kind["shape"]).copy() if kind["shape"] else array[0]
 
 
 def as_numpy(values: Any, field: pa.Field) -> NDArray[Any]:
@@ -84,7 +97,7 @@ def as_numpy(values: Any, field: pa.Field) -> NDArray[Any]:
     if isinstance(values, np.ndarray):
         return values
     if isinstance(values, list):
-        raise ContractError(f"column {field.name!r} has other types in other files; input_format = 'python' takes them")
+        raise _several_types(field)
     kind = values.type
     if pa.types.is_dictionary(kind):
         return as_numpy(values.dictionary_decode(), field)
@@ -105,7 +118,7 @@ def as_numpy(values: Any, field: pa.Field) -> NDArray[Any]:
 def as_arrow(values: Any, field: pa.Field) -> pa.Array:
     """Return a gathered column as an Arrow array of the field's type."""
     if isinstance(values, list):
-        raise ContractError(f"column {field.name!r} has other types in other files; input_format = 'python' takes them")
+        raise _several_types(field)
     if not isinstance(values, np.ndarray):
         return values
     if values.ndim == 1 and values.dtype.kind in "iuf":
@@ -114,20 +127,28 @@ def as_arrow(values: Any, field: pa.Field) -> pa.Array:
     return pa.FixedSizeBinaryArray.from_buffers(field.type, len(values), [None, raw])
 
 
-def joined(parts: list[Any], fields: list[pa.Field]) -> Any:
-    """Return the parts of one column, one after the other; a list of Python values where their types differ."""
-    types = {str(field.type) + str(column_kind(field)) for field in fields if not pa.types.is_null(field.type)}
-    if len(types) > 1:
-        return [v for part, field in zip(parts, fields, strict=True) for v in as_python(shaped(part, field), field)]
-    if all(isinstance(part, np.ndarray) for part in parts):
-        return np.concatenate(parts)
+def _several_types(field: pa.Field) -> ContractError:
+    return ContractError(f"column {field.name!r} has other types in other files; input_format = 'python' takes them")
+
+
+def joined(parts: Sequence[Any], fields: Sequence[pa.Field]) -> tuple[Any, pa.Field]:
+    """Return the parts of one column, one after the other, and their field.
+
+    They become a list of Python values where their types differ; the field says nothing then.
+    """
+    kinds = {str(field.type) + str(column_kind(field)) for field in fields if not pa.types.is_null(field.type)}
+    if len(kinds) > 1 or any(isinstance(part, list) for part in parts):
+        pairs = zip(parts, fields, strict=True)
+        return [v for part, field in pairs for v in as_python(shaped(part, field), field)], fields[0]
     field = next((f for f in fields if not pa.types.is_null(f.type)), fields[0])
+    if all(isinstance(part, np.ndarray) for part in parts):
+        return np.concatenate(parts), field
     arrays = [part.cast(field.type) if pa.types.is_null(part.type) else part for part in map(_arrow_part, parts)]
     try:
-        return pa.concat_arrays(arrays)
+        return pa.concat_arrays(arrays), field
     except pa.ArrowInvalid:  # more than 2 GiB of text in one column
         wide = pa.large_string() if pa.types.is_string(field.type) else pa.large_binary()
-        return pa.concat_arrays([array.cast(wide) for array in arrays])
+        return pa.concat_arrays([array.cast(wide) for array in arrays]), field
 
 
 def _arrow_part(part: Any) -> pa.Array:

@@ -275,7 +275,8 @@ class DataLoader(Generic[T_co]):
         self._check_windows(head[0], budget)
         scheduler = Scheduler(
             _chain(head, plans), self._limits(budget), batch_size=options.batch_size, drop_last=options.drop_last,
-            group=self._group,
+            group=self._group, strict_types=self.dataset.input_format != "python",
+            missing_as_none=self.datareader.missing_as_none,
         )  # fmt: skip
         finalize = partial(finalized, self.datacollator)
         self._pass = Pass(engine, scheduler, first, finalize, self._n_rows, self._stats, self._nothing())
@@ -299,7 +300,6 @@ class DataLoader(Generic[T_co]):
             memory_bytes=budget,
             lease_bytes=int(budget * _LEASED),
             timeout_s=self._options.timeout_s,
-            strict_types=self.dataset.input_format != "python",
             layout=_known_layout(self.datareader),
         )
         self._engine = engine

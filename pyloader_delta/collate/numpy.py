@@ -34,6 +34,9 @@ class NumpyDataCollator(DataCollator[T_co]):
         return {name: as_array(values, name) for name, values in features.items() if values is not None}
 
 
+_EXACT = 2**53  # every int up to here is a float64 exactly
+
+
 def as_array(values: Any, name: str) -> NDArray[Any]:
     """Return the values of one entry as an array.
 
@@ -48,13 +51,21 @@ def as_array(values: Any, name: str) -> NDArray[Any]:
         array = np.asarray(values)
     except (ValueError, OverflowError) as error:
         raise ValueTypeError(f"{name!r} is no array: {error}. Pad its rows to one length in batch_encode") from error
-    if array.dtype.hasobject or (array.dtype.kind == "f" and _only_ints(values)):
+    if array.dtype.hasobject or (array.ndim == 1 and _cast(values, array.dtype)):
         raise ValueTypeError(f"{name!r} is no array of numbers: {_reason(values)}")
     return array
 
 
-def _only_ints(values: Any) -> bool:
-    return isinstance(values, (list, tuple)) and len(values) > 0 and all(type(value) is int for value in values)
+def _cast(values: Any, dtype: np.dtype[Any]) -> bool:
+    """Return whether values of several types became one of them, other than ints that are floats exactly."""
+    kinds = set(map(type, values))
+    if kinds == {int}:
+        return dtype.kind == "f"
+    if len(kinds) < 2:
+        return False
+    if not all(np.dtype(kind).kind in "iufc" for kind in kinds):
+        return True
+    return any(abs(value) > _EXACT for value in values if type(value) is int)
 
 
 def _reason(values: Any) -> str:

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from pyloader_delta.columns import as_arrow, as_numpy, as_python
 from pyloader_delta.encode.base import InputFormat
+from pyloader_delta.errors import LoaderError
 from pyloader_delta.values import Columns
 
 
@@ -17,29 +18,43 @@ class Inputs:
     Args:
         columns: Their rows.
         input_format: See `Dataset.input_format`.
-
-    Raises:
-        ValueTypeError: A column holds values that the format cannot hold; names the column and the remedy.
     """
 
     def __init__(self, columns: Columns, input_format: InputFormat) -> None:
-        self._whole: dict[str, Any] | pa.RecordBatch
-        pairs = zip(columns.schema, columns.arrays, strict=True)
-        if input_format == "python":
-            self._whole = {field.name: as_python(values, field) for field, values in pairs}
-        elif input_format == "numpy":
-            self._whole = {field.name: as_numpy(values, field) for field, values in pairs}
-        else:
-            arrays = [as_arrow(values, field) for field, values in pairs]
-            fields = [f.with_type(array.type) for f, array in zip(columns.schema, arrays, strict=True)]
-            schema = pa.schema(fields)
-            self._whole = pa.record_batch(arrays, schema=schema) if arrays else _rows_alone(columns.n_rows)
+        self._columns, self._format = columns, input_format
+        self._whole: dict[str, Any] | pa.RecordBatch | None
+        try:
+            self._whole = _turned(columns, input_format)
+        except LoaderError:  # some batch has what the format cannot hold: those before it must come all the same
+            self._whole = None
 
     def cut(self, start: int, stop: int) -> Any:
-        """Return rows `start..stop`."""
+        """Return rows `start..stop`.
+
+        Raises:
+            ValueTypeError: A column holds values that the format cannot hold; names the column and the remedy.
+        """
+        if self._whole is None:
+            return _turned(_rows(self._columns, start, stop), self._format)
         if isinstance(self._whole, dict):
             return {name: values[start:stop] for name, values in self._whole.items()}
         return self._whole.slice(start, stop - start)
+
+
+def _turned(columns: Columns, input_format: InputFormat) -> dict[str, Any] | pa.RecordBatch:
+    pairs = zip(columns.schema, columns.arrays, strict=True)
+    if input_format == "python":
+        return {field.name: as_python(values, field) for field, values in pairs}
+    if input_format == "numpy":
+        return {field.name: as_numpy(values, field) for field, values in pairs}
+    arrays = [as_arrow(values, field) for field, values in pairs]
+    fields = [f.with_type(array.type) for f, array in zip(columns.schema, arrays, strict=True)]
+    return pa.record_batch(arrays, schema=pa.schema(fields)) if arrays else _rows_alone(columns.n_rows)
+
+
+def _rows(columns: Columns, start: int, stop: int) -> Columns:
+    arrays = [a.slice(start, stop - start) if isinstance(a, pa.Array) else a[start:stop] for a in columns.arrays]
+    return Columns(columns.schema, arrays, stop - start)
 
 
 def _rows_alone(n_rows: int) -> pa.RecordBatch:

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pyloader_delta.engine.kinds import FileTypes
 from pyloader_delta.engine.pack import EMPTY, Packed, unpack
 from pyloader_delta.engine.region import Region, load_layout
 from pyloader_delta.engine.scheduler import Scheduler
 from pyloader_delta.engine.slabs import ALIGNMENT, Lease, SlabPool
 from pyloader_delta.engine.tasks import MixTask, ReadTask, RunTask, Task
-from pyloader_delta.engine.work import Types, types_differ
 from pyloader_delta.errors import LoaderTimeout, WorkerDied
 
 
@@ -85,12 +85,11 @@ class Engine:
         memory_bytes: What slabs may cost together.
         lease_bytes: What batches in the hands of the training loop may cost before they are copied to its own memory.
         timeout_s: Longest time that a task may take; 0 for no limit.
-        strict_types: Whether a type that changes between files is an error.
         layout: What regions of shuffled windows will hold, where that is known before reading.
     """
 
     def __init__(
-        self, executor: Executor, *, memory_bytes: int, lease_bytes: int, timeout_s: float, strict_types: bool,
+        self, executor: Executor, *, memory_bytes: int, lease_bytes: int, timeout_s: float,
         layout: bytes | None = None,
     ) -> None:  # fmt: skip
         self.changed = threading.Condition()
@@ -99,7 +98,7 @@ class Engine:
         self.scheduler: Scheduler | None = None
         self.closed = False
         self._executor = executor
-        self._lease_bytes, self._timeout_s, self._strict_types = lease_bytes, timeout_s, strict_types
+        self._lease_bytes, self._timeout_s = lease_bytes, timeout_s
         self._number = 0
         self._cancelled = 0
         self._busy: dict[int, tuple[Task, float, list[int], int]] = {}  # worker → task, since when, slabs it uses, pass
@@ -109,7 +108,6 @@ class Engine:
         self._layout = layout
         self._outcomes: dict[int, Outcome] = {}
         self._deaths: dict[tuple[str, int], int] = {}
-        self._types: Types = ()
         self._broken: BaseException | None = None
         self._started = False
         self._ended: SimpleQueue[int] = SimpleQueue()
@@ -185,7 +183,7 @@ class Engine:
     # The workers' side; under the lock ------------------------------------------------------------------------------
 
     def read_finished(
-        self, worker: int, number: int, task: ReadTask, block: Any, rows: list[int], size_bytes: int, types: Types,
+        self, worker: int, number: int, task: ReadTask, block: Any, rows: list[int], size_bytes: int, types: FileTypes,
         placed: frozenset[str] | None, layout: bytes | None,
     ) -> None:  # fmt: skip
         """Take in what came of a read task."""
@@ -193,20 +191,12 @@ class Engine:
         if number != self._number or self.scheduler is None:
             self._executor.discard(block)
             return
-        error = None
-        if self._strict_types and types:
-            error = types_differ(self._types, types, task)
-            self._types = self._types or types
-        if error is not None:
-            self._executor.discard(block)
-            self.scheduler.read_failed(worker, task, error)
-        else:
-            self.blocks[task.number] = block
-            region = self._regions.get((task.epoch, task.window))
-            if region is not None and placed is not None:
-                region.placed = placed if region.placed is None else region.placed & placed
-            self._layout = self._layout or layout
-            self.scheduler.read_done(worker, task, rows, size_bytes, mix=placed is not None)
+        self.blocks[task.number] = block
+        region = self._regions.get((task.epoch, task.window))
+        if region is not None and placed is not None:
+            region.placed = placed if region.placed is None else region.placed & placed
+        self._layout = self._layout or layout
+        self.scheduler.read_done(worker, task, rows, size_bytes, mix=placed is not None, types=types)
 
     def mix_finished(self, worker: int, number: int, task: MixTask) -> None:
         """Take in that a window is mixed."""
@@ -376,7 +366,6 @@ class Engine:
                 self.pool.give(outcome.slab)
         self._outcomes.clear()
         self._deaths.clear()
-        self._types = ()
         self._number += 1  # what is still in flight belongs to no pass
         self.changed.notify_all()
 

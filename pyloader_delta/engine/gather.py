@@ -18,19 +18,24 @@ from pyloader_delta.errors import ContractError
 from pyloader_delta.values import Columns
 
 
-def gather(windows: Sequence[WindowBlocks], segments: Sequence[Segment], tray: Tray | None = None) -> Columns:
+def gather(
+    windows: Sequence[WindowBlocks], segments: Sequence[Segment], tray: Tray | None = None, names: Sequence[str] = ()
+) -> Columns:
     """Return the rows of some segments, one after the other, in delivery order.
 
     Args:
         windows: The window of each segment.
         segments: Places in them.
         tray: Where columns of numbers are put; None for memory of their own.
+        names: Columns to give beside those of the windows, all None.
 
     Raises:
         ContractError: A window lacks a column that another one has.
     """
     where = [Where(window, segment) for window, segment in zip(windows, segments, strict=True)]
     fields = _fields(windows)
+    lacking = set(names).difference(field.name for field in fields) if len(names) > len(fields) else ()
+    fields = fields + [pa.field(name, pa.null()) for name in names if name in lacking]
     names = [field.name for field in fields]
     dtypes = [_dtype(windows, name) for name in names]
     n_rows = _counted(where)
@@ -38,17 +43,19 @@ def gather(windows: Sequence[WindowBlocks], segments: Sequence[Segment], tray: T
     if tray is not None and size:
         tray.open(size)
     arrays: list[Any] = []
+    given: list[pa.Field] = []
     for name, field, dtype in zip(names, fields, dtypes, strict=True):
         if dtype is None:
             parts = [_gathered(found, name) for found in where]
-            whole = parts[0] if len(parts) == 1 else joined(parts, [window.field(name) for window in windows])
+            whole, field = parts[0] if len(parts) == 1 else joined(*zip(*parts, strict=True))
         else:
             whole = np.empty(n_rows, dtype) if tray is None else tray.column(dtype, n_rows)
             _fill(whole, where, name)
         arrays.append(whole if field.metadata is None or isinstance(whole, list) else shaped(whole, field))
+        given.append(field)
     if len(fields) == 1 and column_kind(fields[0]) == {"kind": "rows"}:
         return Columns(pa.schema([]), [], n_rows)
-    return Columns(pa.schema(fields), arrays, n_rows)
+    return Columns(pa.schema(given), arrays, n_rows)
 
 
 def _counted(where: Sequence[Where]) -> int:
@@ -62,8 +69,11 @@ def _dtype(windows: Sequence[WindowBlocks], name: str) -> np.dtype[Any] | None:
     if len(windows) == 1 or dtype is None:
         return dtype
     kind = column_kind(windows[0].field(name))
-    alike = all(w.dtypes.get(name) == dtype and column_kind(w.field(name)) == kind for w in windows[1:])
-    return dtype if alike else None
+    for window in windows[1:]:
+        other = window.dtypes.get(name)  # NumPy takes None for float64, also when it compares
+        if other is None or other != dtype or column_kind(window.field(name)) != kind:
+            return None
+    return dtype
 
 
 def _fill(whole: NDArray[Any], where: Sequence[Where], name: str) -> None:
@@ -82,17 +92,19 @@ def _fill(whole: NDArray[Any], where: Sequence[Where], name: str) -> None:
             start += len(part)
 
 
-def _gathered(found: Where, name: str) -> Any:
-    """Return some rows of one column of one window, in delivery order."""
+def _gathered(found: Where, name: str) -> tuple[Any, pa.Field]:
+    """Return some rows of one column of one window, in delivery order, and the field of their blocks."""
     pieces, fields = found.window.column(name)
     chosen, place = found.of(name, pieces)
     parts = [_taken(pieces[number], rows) for number, rows in chosen]
-    whole = parts[0] if len(parts) == 1 else joined(parts, [fields[number] for number, _ in chosen])
+    whole, field = (
+        (parts[0], fields[chosen[0][0]]) if len(parts) == 1 else joined(parts, [fields[number] for number, _ in chosen])
+    )
     if place is None:
-        return whole
+        return whole, field
     if isinstance(whole, list):
-        return [whole[i] for i in place]
-    return whole.take(place) if isinstance(whole, np.ndarray) else whole.take(pa.array(place))
+        return [whole[i] for i in place], field
+    return whole.take(place) if isinstance(whole, np.ndarray) else whole.take(pa.array(place)), field
 
 
 def _taken(column: Any, rows: Any) -> Any:

@@ -91,6 +91,8 @@ class Tray:
                 plan.add(part)
             self.open(plan.end)
         for array, offset, rows, step in plan.copies:
+            if not array.nbytes:
+                continue
             assert self._memory is not None
             _copy(array, self._memory, offset, rows, step)
         return Packed(tuple(plan.layouts), tuple(plan.batches), plan.end)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from itertools import accumulate
 
+from pyloader_delta.engine.kinds import FileTypes, Kinds
 from pyloader_delta.engine.tasks import ReadTask, Segment
 from pyloader_delta.values import EpochLike
 
@@ -12,8 +13,11 @@ from pyloader_delta.values import EpochLike
 class Progress:
     """The state of one epoch. Told of reads and runs by the scheduler; asks nobody."""
 
-    def __init__(self, plan: EpochLike, base: int) -> None:
+    def __init__(self, plan: EpochLike, base: int, kinds: Kinds) -> None:
         self.plan = plan
+        self._kinds = kinds
+        self._types: dict[int, FileTypes] = {}  # first position of a read → its files' types
+        self._columns: list[tuple[str, ...]] = []  # of each ready window
         self.base = base
         """Chunks of the pass before this epoch: `base + position` numbers chunks over the whole pass."""
         self.n_chunks = len(plan.chunks)
@@ -68,8 +72,9 @@ class Progress:
         """Rows of the windows that are read without a gap."""
         return self.starts[-1]
 
-    def read_done(self, task: ReadTask, rows: list[int], *, mix: bool = False) -> None:
+    def read_done(self, task: ReadTask, rows: list[int], *, mix: bool = False, types: FileTypes = ()) -> None:
         """Note the rows of each chunk of a task; `mix`: the window must be mixed before its rows are there."""
+        self._types[task.positions.start] = types
         if mix:
             self._unmixed[task.window] = -1
         for position, n in zip(task.positions, rows, strict=True):
@@ -117,6 +122,14 @@ class Progress:
     def _get_ready(self) -> None:
         while not self.all_read and self._unread[self.ready] == 0 and self.ready not in self._unmixed:
             window = self.plan.windows[self.ready]
+            if self.failure is not None and self.failure[0] <= self.ready:
+                return
+            for position in window:
+                error = self._kinds.add(self._types.pop(position, ()))
+                if error is not None:
+                    self.read_failed(self.ready, error)
+                    return
+            self._columns.append(self._kinds.columns)
             self.starts.append(self.starts[-1] + sum(self._rows[p] or 0 for p in window))
             self.ready += 1
 
@@ -136,7 +149,8 @@ class Progress:
                 reads = tuple(number for _, number in sorted(self._reads[window]))
                 seed = self.plan.row_seed
                 key = None if seed is None else ("rows", seed, self.plan.epoch, start)
-                segments.append(Segment(window, end - start, row - start, min(end, stop) - start, key, reads))
+                place = row - start, min(end, stop) - start
+                segments.append(Segment(window, end - start, *place, key, reads, self._columns[window]))
                 self._users[window] += 1
                 row = min(end, stop)
             window += 1

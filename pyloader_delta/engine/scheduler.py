@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
+from pyloader_delta.engine.kinds import FileTypes, Kinds
 from pyloader_delta.engine.progress import Progress
 from pyloader_delta.engine.space import Cursors, Store, whole
 from pyloader_delta.engine.tasks import Limits, MixTask, ReadTask, RunTask, Task
@@ -26,11 +27,14 @@ class Scheduler:
         batch_size: Rows in a batch, >= 1.
         drop_last: Leave out an epoch's last batch if it is short.
         group: Batches that are encoded together; runs consist of whole groups.
+        strict_types: Whether a type that changes between files is an error.
+        missing_as_none: Whether a column that a file lacks is None there; otherwise it is an error.
     """
 
     def __init__(
-        self, epochs: Iterator[EpochLike], limits: Limits, *, batch_size: int, drop_last: bool = False, group: int = 1
-    ) -> None:
+        self, epochs: Iterator[EpochLike], limits: Limits, *, batch_size: int, drop_last: bool = False, group: int = 1,
+        strict_types: bool = False, missing_as_none: bool = False,
+    ) -> None:  # fmt: skip
         self.limits = limits
         self.failure: tuple[int, BaseException] | None = None
         """(run, error): what stands in the place of that run, after the runs before it."""
@@ -39,6 +43,7 @@ class Scheduler:
         self.delivered_runs = 0
         self._epochs, self._exhausted = epochs, False
         self._batch_size, self._drop_last, self._group = batch_size, drop_last, group
+        self._strict_types, self._missing_as_none = strict_types, missing_as_none
         self._reading: deque[Progress] = deque()  # epochs in progress; runs are made in the first
         self._chunks_planned = 0
         self._by_epoch: dict[int, Progress] = {}
@@ -63,9 +68,9 @@ class Scheduler:
         return task
 
     def read_done(
-        self, worker: int, task: ReadTask, rows: list[int], size_bytes: int, *, mix: bool = False
+        self, worker: int, task: ReadTask, rows: list[int], size_bytes: int, *, mix: bool = False, types: FileTypes = ()
     ) -> None:
-        """Note that a read ended: rows of each chunk, bytes that it takes, whether its window must be mixed."""
+        """Note that a read ended: rows of each chunk, bytes it takes, whether its window must be mixed, its columns."""
         self._land(worker, task)
         progress = self._by_epoch.get(task.epoch)
         wrong = [(c, n) for c, n in zip(task.chunks, rows, strict=True) if c.n_rows not in (None, n)]
@@ -76,7 +81,7 @@ class Scheduler:
                 progress.read_failed(task.window, IncompleteEpochError(text))
             return
         self._store.keep(task.number, task.chunks, size_bytes)
-        progress.read_done(task, rows, mix=mix)
+        progress.read_done(task, rows, mix=mix, types=types)
         self._let_go(progress.free())
 
     def mix_done(self, worker: int, task: MixTask) -> None:
@@ -363,7 +368,8 @@ class Scheduler:
         if plan is None:
             self._exhausted = True
             return
-        progress = Progress(plan, self._chunks_planned)
+        kinds = Kinds(strict=self._strict_types, missing_as_none=self._missing_as_none)
+        progress = Progress(plan, self._chunks_planned, kinds)
         self._chunks_planned += progress.n_chunks
         self._reading.append(progress)
         self._by_epoch[plan.epoch] = progress

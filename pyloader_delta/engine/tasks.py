@@ -87,6 +87,8 @@ class Segment:
     """Key of the permutation of the window's rows; None: rows stay in order."""
     reads: tuple[int, ...]
     """Numbers of the read tasks whose blocks are the window, in order."""
+    columns: tuple[str, ...] = ()
+    """Names of the columns that the epoch's files have had up to this window."""
 
 
 @dataclass(frozen=True, slots=True)

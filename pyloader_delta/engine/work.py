@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -13,16 +14,14 @@ from numpy.typing import NDArray
 
 from pyloader_delta.columns import FILES, KIND
 from pyloader_delta.engine.gather import gather
+from pyloader_delta.engine.kinds import FileTypes, file_types
 from pyloader_delta.engine.pack import EMPTY, Packed, Part, Tray
 from pyloader_delta.engine.region import Layout, learn, place
 from pyloader_delta.engine.tasks import ReadTask, RunTask, Segment
 from pyloader_delta.engine.tree import take_apart
 from pyloader_delta.engine.window import WindowBlocks
-from pyloader_delta.errors import ContractError, IncompleteEpochError
+from pyloader_delta.errors import IncompleteEpochError
 from pyloader_delta.values import Chunk, Columns, Group
-
-Types = tuple[tuple[str, str], ...]
-"""(column, its type) of a block."""
 
 
 class StagesLike(Protocol):
@@ -47,8 +46,8 @@ class Blocks:
     batches: list[pa.RecordBatch]
     rows: list[int]
     """Rows of each chunk."""
-    types: Types
-    """Of the first block that has rows; () where none has."""
+    types: FileTypes
+    """Of the files that have rows."""
     placed: frozenset[str] | None = None
     """Columns that are in the window's region instead; None where it has none."""
     layout: bytes | None = None
@@ -84,11 +83,13 @@ class Workshop:
         self._open()
         found: list[pa.RecordBatch] = []
         rows = []
+        typed = []
         for chunk in task.chunks:
             batches = self._stages.read(chunk)
             rows.append(sum(batch.num_rows for batch in batches))
             found += [_named(batch, chunk) for batch in batches if batch.num_rows]
-        types = _types(found[0]) if found else ()
+            typed += [(chunk.path, batch) for batch in batches if batch.num_rows]
+        types = file_types(typed)
         if region is None or rows != [chunk.n_rows for chunk in task.chunks]:
             blocks = _compacted(found)
             return Blocks(blocks, rows, types, layout=learn(blocks) if task.window_rows is not None else None)
@@ -105,17 +106,17 @@ class Workshop:
         problem: BaseException | None = None
         made = 0
         try:
-            columns = gather(windows, task.segments, tray if self._stages.passes_numbers else None)
-            if columns.n_rows != task.n_rows:
-                raise IncompleteEpochError(f"{task}: {task.n_rows} rows were planned, {columns.n_rows} were gathered")
-            for batch in self._stages.batches(columns, task.epoch, task.first_batch, task.batch_rows):
-                if isinstance(batch, Group):
-                    parts.append(Part(("arrays", tuple(batch.arrays)), list(batch.arrays.values()), batch.rows))
-                    made += len(batch.rows)
-                else:
-                    arrays: list[Any] = []
-                    parts.append(Part(take_apart(batch, arrays), arrays))
-                    made += 1
+            pieces = _alike(task, windows)
+            own = tray if self._stages.passes_numbers and len(pieces) == 1 else None
+            for first, batch_rows, segments, some in pieces:
+                columns = gather(some, segments, own, segments[-1].columns)
+                if columns.n_rows != sum(batch_rows):
+                    raise IncompleteEpochError(
+                        f"{task}: {sum(batch_rows)} rows were planned, {columns.n_rows} were gathered"
+                    )
+                for batch in self._stages.batches(columns, task.epoch, task.first_batch + first, batch_rows):
+                    parts.append(_part(batch))
+                    made += len(batch.rows) if isinstance(batch, Group) else 1
         except BaseException as error:
             add_place(error, task, windows, made)
             problem = error
@@ -137,22 +138,6 @@ class Workshop:
         if not self._opened:
             self._stages.open()
             self._opened = True
-
-
-def types_differ(first: Types, other: Types, task: ReadTask) -> ContractError | None:
-    """Return an error where the columns of a block have other types than those read before."""
-    known = dict(first)
-    for name, kind in other:
-        if name in known and known[name] != kind and "null" not in (known[name], kind):
-            return ContractError(
-                f"{task.chunks[0].path}: column {name!r} is {kind} here and {known[name]} in other files; cast it in "
-                "read_file, or set input_format = 'python'"
-            )
-    return None
-
-
-def _types(block: pa.RecordBatch) -> Types:
-    return tuple((f.name, (f.metadata or {}).get(KIND, str(f.type).encode()).decode()) for f in block.schema)
 
 
 def _named(batch: pa.RecordBatch, chunk: Chunk) -> pa.RecordBatch:
@@ -188,6 +173,38 @@ def _compacted(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
 
 def _kinds(batch: pa.RecordBatch) -> list[bytes | None]:
     return [(field.metadata or {}).get(KIND) for field in batch.schema]
+
+
+def _part(batch: Any) -> Part:
+    if isinstance(batch, Group):
+        return Part(("arrays", tuple(batch.arrays)), list(batch.arrays.values()), batch.rows)
+    arrays: list[Any] = []
+    return Part(take_apart(batch, arrays), arrays)
+
+
+Piece = tuple[int, tuple[int, ...], tuple[Segment, ...], Sequence[WindowBlocks]]
+"""(number in the run of the first batch, rows of each batch, their segments, windows of these)."""
+
+
+def _alike(task: RunTask, windows: Sequence[WindowBlocks]) -> list[Piece]:
+    """Cut a run where a file brings new columns: which ones a batch has must not depend on the run that it is in."""
+    if all(segment.columns == task.segments[0].columns for segment in task.segments):
+        return [(0, task.batch_rows, task.segments, windows)]
+    pieces: list[Piece] = []
+    columns: list[tuple[str, ...]] = []
+    row = 0
+    for n_rows in task.batch_rows:
+        columns.append([s for s in within(task.segments, row, n_rows) if s is not None][-1].columns)
+        row += n_rows
+    row = first = 0
+    for _, batches in groupby(columns):
+        n_batches = len(list(batches))
+        rows = task.batch_rows[first : first + n_batches]
+        cut = within(task.segments, row, sum(rows))
+        kept = [(s, w) for s, w in zip(cut, windows, strict=True) if s is not None]
+        pieces.append((first, rows, tuple(s for s, _ in kept), [w for _, w in kept]))
+        first, row = first + n_batches, row + sum(rows)
+    return pieces
 
 
 def within(segments: Sequence[Segment], start: int, n_rows: int) -> list[Segment | None]:
