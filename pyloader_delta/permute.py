@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 NAME = "feistel-1"
 
-_ROUNDS = 4  # M. Luby and C. Rackoff (1988): four rounds of a pseudorandom function give a pseudorandom permutation
+_ROUNDS = 5  # four are enough for an ideal round function (M. Luby, C. Rackoff, 1988); with this short one they leave
+# positions sqrt(n) apart 10 % too often near each other, measured; five leave nothing
 _SORTED_BELOW = 1024  # a small domain is sorted by hash: uniform, where few Feistel rounds over tiny halves are not
-_MIX_1, _MIX_2 = 0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53  # of MurmurHash3's finalizer (A. Appleby, public domain)
+_MIX = 0xFF51AFD7ED558CCD  # of MurmurHash3's finalizer (A. Appleby, public domain)
 _GOLDEN = 0x9E3779B97F4A7C15  # 2**64 / golden ratio, spreads neighbouring integers
 
 _IN_CACHE = 16384  # values worked on at once
@@ -69,9 +70,7 @@ def _hash(values: Words, key: Any) -> Words:
     values = values * kind(_GOLDEN & mask)
     values ^= key
     values ^= values >> half
-    values *= kind(_MIX_1 & mask)
-    values ^= values >> half
-    values *= kind(_MIX_2 & mask)
+    values *= kind(_MIX & mask)
     return values
 
 

@@ -46,9 +46,11 @@ class WindowBlocks:
         """(path, rows) of the files that the rows come from, in order."""
         fields = {f.name: f for f in layout.fields} if layout is not None else {}
         self._pieces = {name: ([region[name]], [fields[name]]) for name in mixed} if region else {}
-        for name in dict.fromkeys(name for block in blocks for name in block.schema.names):
-            self._pieces[name] = _pieces(blocks, name, self.starts, region or {}, fields)
+        columns = [{f.name: (f, column) for f, column in zip(b.schema, b.columns, strict=True)} for b in blocks]
+        for name in columns[0] if len(columns) == 1 else dict.fromkeys(name for found in columns for name in found):
+            self._pieces[name] = _pieces(columns, name, self.starts, region or {}, fields)
         self.fields = _window_fields(blocks, missing_as_none, fields, self._pieces)
+        self._by_name = {field.name: field for field in self.fields}
         self.dtypes = {name: _dtype(*column) for name, column in self._pieces.items()}
         """Of each column that is one array, or several alike; None for others."""
 
@@ -66,7 +68,7 @@ class WindowBlocks:
 
     def field(self, name: str) -> pa.Field:
         """Return the window's field of that name; a null field where no block has it."""
-        return next((field for field in self.fields if field.name == name), pa.field(name, pa.null()))
+        return self._by_name.get(name) or pa.field(name, pa.null())
 
     def files_of(self, segment: Segment) -> list[str]:
         """Return the paths of the files that a segment's rows may come from."""
@@ -144,6 +146,8 @@ def merged_fields(blocks: Sequence[pa.RecordBatch], missing_as_none: bool) -> li
     Raises:
         ContractError: A block lacks a column that another one has; not if `missing_as_none`.
     """
+    if len(blocks) == 1:
+        return list(blocks[0].schema)
     fields: dict[str, pa.Field] = {}
     for block in blocks:
         for field in block.schema:
@@ -185,7 +189,7 @@ def _window_fields(
 
 
 def _pieces(
-    blocks: Sequence[pa.RecordBatch],
+    columns: Sequence[dict[str, tuple[pa.Field, pa.Array]]],
     name: str,
     starts: NDArray[np.int64],
     region: dict[str, NDArray[Any]],
@@ -193,17 +197,16 @@ def _pieces(
 ) -> tuple[list[Any], list[pa.Field]]:
     """Return a column of each block, of the region where the block's rows were placed there."""
     pieces, found = [], []
-    for number, block in enumerate(blocks):
-        index = block.schema.get_field_index(name)
-        if index >= 0:
-            field = block.schema.field(index)
-            pieces.append(opened(block.column(index), field))
+    for number, block in enumerate(columns):
+        if name in block:
+            field, array = block[name]
+            pieces.append(opened(array, field))
         elif name in region:
             field = fields[name]
             pieces.append(region[name][int(starts[number]) : int(starts[number + 1])])
         else:
             field = pa.field(name, pa.null())
-            pieces.append(pa.nulls(block.num_rows))
+            pieces.append(pa.nulls(int(starts[number + 1] - starts[number])))
         found.append(field)
     return pieces, found
 
@@ -212,5 +215,7 @@ def _dtype(pieces: list[Any], fields: list[pa.Field]) -> np.dtype[Any] | None:
     """Return the dtype of pieces that one array can hold as they are, else None."""
     if not pieces or not all(isinstance(piece, np.ndarray) and piece.dtype == pieces[0].dtype for piece in pieces):
         return None
+    if len(pieces) == 1:
+        return pieces[0].dtype
     kind = column_kind(fields[0])
     return pieces[0].dtype if all(column_kind(field) == kind for field in fields[1:]) else None
