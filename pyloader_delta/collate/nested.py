@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +11,7 @@ import numpy as np
 
 
 def map_arrays(turn: Callable[[Any], Any], batch: Any) -> Any:
-    """Return a batch with `turn` applied to each array in its dicts, lists, tuples and named tuples."""
+    """Return a batch with `turn` applied to each array in its dicts, lists, tuples, named tuples and dataclasses."""
     if type(batch) is dict and all(type(value) is np.ndarray for value in batch.values()):
         return {name: turn(value) for name, value in batch.items()}  # most batches: no call for each of their arrays
     if isinstance(batch, np.ndarray):
@@ -20,4 +22,13 @@ def map_arrays(turn: Callable[[Any], Any], batch: Any) -> Any:
         return type(batch)(map_arrays(turn, value) for value in batch)
     if isinstance(batch, tuple) and hasattr(batch, "_make"):
         return batch._make(map_arrays(turn, value) for value in batch)
+    if isinstance(batch, dict):
+        made = copy.copy(batch)  # an OrderedDict, a defaultdict with its default, ...
+        made.update((name, map_arrays(turn, value)) for name, value in batch.items())
+        return made
+    if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
+        made = copy.copy(batch)
+        for field in dataclasses.fields(batch):
+            object.__setattr__(made, field.name, map_arrays(turn, getattr(batch, field.name)))
+        return made
     return batch

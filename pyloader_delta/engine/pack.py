@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -121,17 +122,16 @@ class _Plan:
         self.copies: list[tuple[NDArray[Any], int, int | None, int]] = []
         self._kept = kept
         self._known: dict[Any, int] = {}
-        self._seen: dict[int, int] = {}
+        self._starts: list[int] = []  # of the arrays that stay, sorted; they do not overlap
+        self._stops: list[int] = []
 
     def add(self, part: Part) -> None:
         rows = None if part.rows is None else part.rows[0]
         start, stays = self.end, []
         for array in part.arrays:
             kept = self._kept(array, rows)
-            if kept is not None and kept in self._seen:
-                kept = None  # two arrays of a batch would share memory: the receiver gets one of its own each
-            if kept is not None:
-                self._seen[kept] = 1
+            if kept is not None and not self._claimed(kept, array.nbytes):
+                kept = None  # two arrays would share memory: the receiver gets one of its own each
             stays.append(kept)
         if any(kept is not None for kept in stays):
             start = 0
@@ -154,6 +154,18 @@ class _Plan:
             short = tuple((d, (part.rows[-1], *shape[1:]), offset, step) for d, shape, offset, step in places)
             layout = self._layout(part.spec, short)
         self.batches.append((layout, start, len(part.rows) - 1))
+
+    def _claimed(self, start: int, size_bytes: int) -> bool:
+        """Let an array stay where it lies; False where another one that stays lies there, in whole or in part."""
+        stop = start + size_bytes
+        place = bisect_right(self._starts, start)
+        if place and self._stops[place - 1] > start:
+            return False
+        if place < len(self._starts) and self._starts[place] < stop:
+            return False
+        self._starts.insert(place, start)
+        self._stops.insert(place, stop)
+        return True
 
     def _layout(self, spec: Spec, places: tuple[Place, ...]) -> int:
         layout = (spec, places)

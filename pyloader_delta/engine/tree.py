@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import importlib
 from collections.abc import Callable
@@ -28,9 +29,9 @@ def take_apart(batch: Any, arrays: list[NDArray[Any]]) -> Spec:
         ContractError: A tensor is on a device; the text names `finalize`.
     """
     kind = type(batch)
-    if kind is np.ndarray:
+    if kind is np.ndarray or kind is np.memmap:
         if batch.dtype.hasobject:
-            return ("rest", batch)
+            return ("rest", batch.copy())
         arrays.append(batch)
         return ("array",)
     if kind is dict:
@@ -38,6 +39,10 @@ def take_apart(batch: Any, arrays: list[NDArray[Any]]) -> Spec:
             arrays += batch.values()
             return ("arrays", tuple(batch))
         return ("dict", tuple(batch), tuple(take_apart(value, arrays) for value in batch.values()))
+    if isinstance(batch, dict):
+        shell = copy.copy(batch)  # an OrderedDict, a defaultdict with its default, ...
+        shell.clear()
+        return ("mapping", shell, tuple(batch), tuple(take_apart(value, arrays) for value in batch.values()))
     if kind is list or kind is tuple:
         return (kind.__name__, tuple(take_apart(value, arrays) for value in batch))
     if isinstance(batch, tuple) and hasattr(kind, "_fields"):
@@ -54,7 +59,7 @@ def take_apart(batch: Any, arrays: list[NDArray[Any]]) -> Spec:
                 return ("objects", kind.__module__.partition(".")[0], array, note)
             arrays.append(array)
             return ("tensor", kind.__module__.partition(".")[0], note)
-    return ("rest", batch)
+    return ("rest", batch.copy() if isinstance(batch, np.ndarray) else batch)  # a masked array, a matrix
 
 
 def put_together(spec: Spec, next_array: Callable[[], NDArray[Any]]) -> Any:
@@ -66,6 +71,10 @@ def put_together(spec: Spec, next_array: Callable[[], NDArray[Any]]) -> Any:
         return next_array()
     if word == "dict":
         return {name: put_together(part, next_array) for name, part in zip(spec[1], spec[2], strict=True)}
+    if word == "mapping":
+        filled = copy.copy(spec[1])
+        filled.update(zip(spec[2], (put_together(part, next_array) for part in spec[3]), strict=True))
+        return filled
     if word == "list":
         return [put_together(part, next_array) for part in spec[1]]
     if word == "tuple":
@@ -94,7 +103,7 @@ def private_copy(batch: Any) -> Any:
 
 def has_rest(spec: Spec) -> bool:
     """Return whether a spec holds values of its own, not only names and arrays."""
-    if spec[0] in ("rest", "objects"):
+    if spec[0] in ("rest", "objects", "mapping"):
         return True
     parts = [part for parts in spec[1:] if isinstance(parts, tuple) for part in parts]
     return any(has_rest(part) for part in parts if isinstance(part, tuple) and part)
