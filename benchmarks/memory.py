@@ -16,7 +16,7 @@ from pathlib import Path
 from benchmarks import tables
 from benchmarks.cgroup import MemoryCgroup, NoCgroup
 
-OPTIONS = {"batch_size": 1024, "shuffle": True, "shuffle_window": "40MiB", "memory_budget": "150MiB", "num_workers": 2}
+OPTIONS = {"batch_size": 1024, "shuffle": True, "shuffle_window": "40MiB", "memory_budget": "120MiB", "num_workers": 2}
 ALLOWANCE_BYTES = 300 * 2**20
 NO_CGROUP = 77
 _ROOT = Path(__file__).parents[1]

@@ -27,7 +27,7 @@ from pyloader_delta.read.base import DataReader, checked_chunks
 from pyloader_delta.read.delta import DeltaDataReader
 from pyloader_delta.stages import Stages, finalized, named
 from pyloader_delta.stats import Stats
-from pyloader_delta.values import Snapshot
+from pyloader_delta.values import Chunk, Snapshot
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -334,15 +334,15 @@ class DataLoader(Generic[T_co]):
         window = self._options.window
         return default_budget(window.amount if self._order.shuffle_rows and window.unit == "bytes" else 0)
 
-    def _part_bytes(self, chunks: list[Any]) -> int:
+    def _part_bytes(self, chunks: list[Chunk]) -> int:
         window = self._options.window
         if not self._order.shuffle_rows or window.unit == "chunk":
             budget = self._options.memory_budget
             return _UNSHUFFLED_CHUNK if budget is None else min(_UNSHUFFLED_CHUNK, max(budget // 16, 1))
         if window.unit == "bytes":
             return max(window.amount // PART_OF_WINDOW, 1)
-        n_rows = total_rows(chunks) or 1
-        return max(sum(c.size_bytes for c in chunks) * window.amount // n_rows // PART_OF_WINDOW, 1)
+        size, n_rows = sum(chunk.size_bytes for chunk in chunks), total_rows(chunks) or 1
+        return max(size * window.amount // n_rows // PART_OF_WINDOW, 1)
 
     def _check_windows(self, plan: EpochPlan, budget: int) -> None:
         """Raise where two neighbouring windows, which a batch across their border needs, do not fit together."""

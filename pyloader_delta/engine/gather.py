@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pyloader_delta.columns import column_kind, joined, shaped
+from pyloader_delta.columns import column_kind, joined, numbers, shaped
 from pyloader_delta.engine.pack import Tray
 from pyloader_delta.engine.slabs import aligned
 from pyloader_delta.engine.tasks import Segment
@@ -104,7 +104,7 @@ def _gathered(found: Where, name: str) -> tuple[Any, pa.Field]:
         return whole, field
     if isinstance(whole, list):
         return [whole[i] for i in place], field
-    return whole.take(place) if isinstance(whole, np.ndarray) else whole.take(pa.array(place)), field
+    return whole.take(place) if isinstance(whole, np.ndarray) else whole.take(numbers(place)), field
 
 
 def _taken(column: Any, rows: Any) -> Any:
@@ -112,7 +112,7 @@ def _taken(column: Any, rows: Any) -> Any:
         return column[rows] if isinstance(rows, slice) else column.take(rows)
     if isinstance(rows, slice):
         return column.slice(rows.start, rows.stop - rows.start)
-    return column.take(pa.array(rows))
+    return column.take(numbers(rows))
 
 
 def _fields(windows: Sequence[WindowBlocks]) -> list[pa.Field]:

@@ -215,7 +215,8 @@ def _dtype(pieces: list[Any], fields: list[pa.Field]) -> np.dtype[Any] | None:
     """Return the dtype of pieces that one array can hold as they are, else None."""
     if not pieces or not all(isinstance(piece, np.ndarray) and piece.dtype == pieces[0].dtype for piece in pieces):
         return None
+    dtype: np.dtype[Any] = pieces[0].dtype
     if len(pieces) == 1:
-        return pieces[0].dtype
+        return dtype
     kind = column_kind(fields[0])
-    return pieces[0].dtype if all(column_kind(field) == kind for field in fields[1:]) else None
+    return dtype if all(column_kind(field) == kind for field in fields[1:]) else None

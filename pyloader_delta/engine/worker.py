@@ -55,8 +55,8 @@ def main(fd: int, parent: int) -> None:
     except BaseException as error:
         channel.send(("broken", portable(error)))
         return
-    channel.send(("ready",))
     try:
+        channel.send(("ready",))
         worker.work()
     except (EOFError, ConnectionError):
         pass  # the parent has closed

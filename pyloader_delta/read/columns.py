@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pyloader_delta.columns import KIND
+from pyloader_delta.columns import KIND, numbers
 from pyloader_delta.errors import ContractError
 from pyloader_delta.read.base import samples
 
@@ -62,14 +62,15 @@ def _trusted(table: Any) -> Any:
 
 def _table_batches(table: pa.Table) -> list[pa.RecordBatch]:
     table = _trusted(table)
+    batches: list[pa.RecordBatch]
     if table.num_columns == 0:
         return [_without_columns(table.num_rows)] if table.num_rows else []
-    if all(column.num_chunks == 1 for column in table.columns):
-        return table.to_batches()
     try:
-        return table.combine_chunks().to_batches()
+        one = all(column.num_chunks == 1 for column in table.columns)
+        batches = (table if one else table.combine_chunks()).to_batches()
     except pa.ArrowInvalid:  # a string column beyond 2 GiB stays in several batches
-        return table.to_batches()
+        batches = table.to_batches()
+    return batches
 
 
 def _without_columns(n_rows: int) -> pa.RecordBatch:
@@ -148,7 +149,7 @@ def _numpy_column(name: str, values: np.ndarray[Any, Any], place: str) -> tuple[
     metadata = {KIND: json.dumps(kind).encode()}
     native = values.dtype.newbyteorder("=")
     if values.ndim == 1 and values.dtype.kind in "iuf" and values.dtype.itemsize in (1, 2, 4, 8):
-        array = pa.array(np.ascontiguousarray(values, dtype=native))
+        array = numbers(np.ascontiguousarray(values, dtype=native))
         return pa.field(name, array.type, metadata={KIND: json.dumps({**kind, "dtype": native.str}).encode()}), array
     width = values.dtype.itemsize * int(np.prod(values.shape[1:], dtype=np.int64))
     buffers = [None, pa.py_buffer(np.ascontiguousarray(values))]
