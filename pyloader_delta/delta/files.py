@@ -6,13 +6,15 @@ from collections import OrderedDict
 from typing import Protocol, TypeVar
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from pyloader_delta.delta.cursor import Cursor
 from pyloader_delta.delta.parquet import DataParquet, read_errors
 from pyloader_delta.errors import ConfigError, ReadError
 from pyloader_delta.values import Chunk
 
-_MAX_FILES = 8
+_MAX_FILES = 2  # a mapped file's pages count as ours; its footer, which costs more than opening it, is kept longer
+_MAX_FOOTERS = 32
 _MAX_CURSORS = 4  # the plan interleaves that many large row groups
 
 
@@ -34,6 +36,7 @@ class OpenFiles:
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
         self._files: OrderedDict[str, DataParquet] = OrderedDict()
+        self._footers: OrderedDict[str, pq.FileMetaData] = OrderedDict()
         self._cursors: OrderedDict[tuple[str, int], Cursor] = OrderedDict()
 
     def __reduce__(self) -> tuple[type[OpenFiles], tuple[pa.Schema]]:
@@ -72,11 +75,16 @@ class OpenFiles:
             file.close()
         self._cursors.clear()
         self._files.clear()
+        self._footers.clear()
 
     def _file(self, chunk: Chunk) -> DataParquet:
         file = self._files.pop(chunk.path, None)
         if file is None:
-            file = DataParquet(chunk.path, self._schema, dict(chunk.partition_values))
+            footer = self._footers.pop(chunk.path, None)
+            file = DataParquet(chunk.path, self._schema, dict(chunk.partition_values), footer)
+            self._footers[chunk.path] = file.metadata
+            if len(self._footers) > _MAX_FOOTERS:
+                self._footers.popitem(last=False)
         _keep(self._files, chunk.path, file, _MAX_FILES)
         return file
 
