@@ -12,7 +12,8 @@ from typing import Any, Generic, TypeVar
 
 from pyloader_delta.collate.base import DataCollator
 from pyloader_delta.encode.base import Dataset
-from pyloader_delta.engine.core import Engine, Executor
+from pyloader_delta.engine.core import Engine
+from pyloader_delta.engine.executor import Executor
 from pyloader_delta.engine.local import InlineExecutor, ThreadExecutor
 from pyloader_delta.engine.processes import ProcessExecutor
 from pyloader_delta.engine.region import learn_schema

@@ -4,62 +4,22 @@ from __future__ import annotations
 
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pyloader_delta.engine.executor import Executor
 from pyloader_delta.engine.kinds import FileTypes
+from pyloader_delta.engine.leases import Leases
 from pyloader_delta.engine.pack import EMPTY, Packed, unpack
-from pyloader_delta.engine.region import Region, load_layout
+from pyloader_delta.engine.region import Region
+from pyloader_delta.engine.regions import Regions
 from pyloader_delta.engine.scheduler import Scheduler
-from pyloader_delta.engine.slabs import ALIGNMENT, Lease, SlabPool
+from pyloader_delta.engine.slabs import SlabPool
 from pyloader_delta.engine.tasks import MixTask, ReadTask, RunTask, Task
 from pyloader_delta.errors import LoaderTimeout, WorkerDied
-
-
-class Executor(ABC):
-    """Where tasks are carried out. Called under the engine's lock unless said otherwise."""
-
-    n_workers: int
-    shared: bool
-    """Whether slabs must be mapped by other processes."""
-
-    @abstractmethod
-    def start(self, engine: Engine) -> None:
-        """Start the workers; called once, from the thread that iterates first."""
-
-    @abstractmethod
-    def submit(self, worker: int, number: int, task: Task) -> None:
-        """Give an idle worker a task of pass `number`."""
-
-    @abstractmethod
-    def discard(self, block: Any) -> None:
-        """Let go of a block that nobody needs any more."""
-
-    def slabs(self, blocks: list[Any]) -> list[int]:
-        """Return the slabs in which blocks lie."""
-        return []
-
-    @abstractmethod
-    def wait(self, changed: threading.Condition, timeout_s: float | None) -> None:
-        """Wait until something may have changed."""
-
-    @abstractmethod
-    def nudge(self) -> None:
-        """Make a worker look after the engine soon. Called without the lock, also by finalizers: must not wait."""
-
-    @abstractmethod
-    def retire(self, worker: int) -> None:
-        """End a worker whose task takes too long; it is replaced where that is possible."""
-
-    @abstractmethod
-    def close(self, *, wait: bool) -> None:
-        """End the workers. Called without the lock; with `wait` False also by finalizers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,21 +58,16 @@ class Engine:
         self.scheduler: Scheduler | None = None
         self.closed = False
         self._executor = executor
-        self._lease_bytes, self._timeout_s = lease_bytes, timeout_s
+        self._timeout_s = timeout_s
         self._number = 0
         self._cancelled = 0
         self._busy: dict[int, tuple[Task, float, list[int], int]] = {}  # worker → task, since when, slabs it uses, pass
-        self._regions: dict[tuple[int, int], Region] = {}  # (epoch, window) → where its numbers lie
-        self._region_of: dict[int, tuple[int, int]] = {}  # read task → its window, if that has a region
-        self._begun: set[tuple[int, int]] = set()  # windows that are read without one
-        self._layout = layout
+        self._regions = Regions(self.pool, layout)
         self._outcomes: dict[int, Outcome] = {}
         self._deaths: dict[tuple[str, int], int] = {}
         self._broken: BaseException | None = None
         self._started = False
-        self._ended: SimpleQueue[int] = SimpleQueue()
-        self._leases: dict[int, tuple[int, int]] = {}  # lease → (slab, bytes)
-        self._next_lease = 0
+        self._leases = Leases(self.pool, lease_bytes)
 
     # The training loop's side ---------------------------------------------------------------------------------------
 
@@ -192,10 +147,7 @@ class Engine:
             self._executor.discard(block)
             return
         self.blocks[task.number] = block
-        region = self._regions.get((task.epoch, task.window))
-        if region is not None and placed is not None:
-            region.placed = placed if region.placed is None else region.placed & placed
-        self._layout = self._layout or layout
+        self._regions.read_done(task, placed, layout)
         self.scheduler.read_done(worker, task, rows, size_bytes, mix=placed is not None, types=types)
 
     def mix_finished(self, worker: int, number: int, task: MixTask) -> None:
@@ -240,7 +192,7 @@ class Engine:
                     self.scheduler.run_done(worker, task, 0, 0.0)
         for lost in self.scheduler.lost(worker):
             if isinstance(lost, ReadTask):
-                self._leave_region(lost.number)
+                self._regions.leave(lost.number)
 
     def fail(self, error: BaseException) -> None:
         """Let the training loop raise an error that has no place in the order: no worker can work any more."""
@@ -249,7 +201,7 @@ class Engine:
 
     def look_after(self) -> None:
         """Take back what the training loop dropped, let freed blocks go, and give idle workers tasks."""
-        self._take_back()
+        self._leases.take_back()
         if self._cancelled >= self._number:
             self._end_pass()
         self._dispatch()
@@ -260,7 +212,7 @@ class Engine:
 
     def region(self, number: int, epoch: int, window: int) -> Region | None:
         """Return the region of a window of pass `number`, if it has one."""
-        return self._regions.get((epoch, window)) if number == self._number else None
+        return self._regions.get(epoch, window) if number == self._number else None
 
     def task_of(self, worker: int) -> Task:
         """Return the task that a worker has."""
@@ -273,7 +225,7 @@ class Engine:
         return {
             "store_bytes": float(scheduler.store_bytes) if scheduler else 0.0,
             "ready_runs": float(len(self._outcomes)),
-            "leased_bytes": float(sum(size for _, size in self._leases.values())),
+            "leased_bytes": float(self._leases.size_bytes),
             "slab_bytes": float(self.pool.cost_bytes),
             "tasks_in_flight": float(len(self._busy)),
         }
@@ -288,7 +240,7 @@ class Engine:
         if scheduler is None or self.closed:
             return
         for worker in range(self._executor.n_workers):
-            if worker not in self._busy and self._available(worker):
+            if worker not in self._busy and self._executor.available(worker):
                 task = scheduler.next_task(worker)
                 if task is not None:
                     pins = self._slabs_of(task)
@@ -300,7 +252,7 @@ class Engine:
             block = self.blocks.pop(number, None)
             if block is not None:
                 self._executor.discard(block)
-            self._leave_region(number)
+            self._regions.leave(number)
         scheduler.freed.clear()
         self.changed.notify_all()
 
@@ -314,53 +266,20 @@ class Engine:
     def _slabs_of(self, task: Task) -> list[int]:
         """Return the slabs that a task reads or fills, other than the one that its own result goes to."""
         if isinstance(task, ReadTask):
-            region = self._enter_region(task)
-            return [] if region is None else [region.slab]
+            entered = self._regions.enter(task)
+            return [] if entered is None else [entered.slab]
         windows = [segment.window for segment in task.segments] if isinstance(task, RunTask) else [task.window]
-        regions = [self._regions[key].slab for w in windows if (key := (task.epoch, w)) in self._regions]
+        regions = [region.slab for w in windows if (region := self._regions.get(task.epoch, w)) is not None]
         if isinstance(task, RunTask):
             return regions + self._executor.slabs([self.blocks[r] for s in task.segments for r in s.reads])
         return regions
-
-    def _enter_region(self, task: ReadTask) -> Region | None:
-        """Return the region that a read task fills, made with the first of its window."""
-        if task.window_rows is None:
-            return None
-        key = (task.epoch, task.window)
-        region = self._regions.get(key)
-        if region is None:
-            size = load_layout(self._layout).size_bytes(task.window_rows) if self._layout is not None else 0
-            if size < _SMALLEST_REGION or key in self._begun:
-                self._begun.add(key)
-                return None
-            assert self._layout is not None
-            region = self._regions[key] = Region(self.pool.take(size), task.window_rows, self._layout)
-            self.pool.touch(region.slab, size)
-        region.reads.add(task.number)
-        self._region_of[task.number] = key
-        return region
-
-    def _leave_region(self, read: int) -> None:
-        key = self._region_of.pop(read, None)
-        if key is not None:
-            region = self._regions[key]
-            region.reads.discard(read)
-            if not region.reads:
-                self.pool.give(self._regions.pop(key).slab)
-
-    def _available(self, worker: int) -> bool:
-        return bool(getattr(self._executor, "available", lambda _: True)(worker))
 
     def _end_pass(self) -> None:
         self.scheduler = None
         for block in self.blocks.values():
             self._executor.discard(block)
         self.blocks.clear()
-        for region in self._regions.values():
-            self.pool.give(region.slab)
-        self._regions.clear()
-        self._region_of.clear()
-        self._begun.clear()
+        self._regions.end_pass()
         for outcome in self._outcomes.values():
             if outcome.slab is not None:
                 self.pool.give(outcome.slab)
@@ -371,32 +290,8 @@ class Engine:
 
     def _lend(self, outcome: Outcome) -> Iterator[Any]:
         """Return the batches of a run on memory that belongs to the training loop alone."""
-        packed, slab = outcome.packed, outcome.slab
-        if slab is None:
-            return unpack(packed, _NOTHING)
-        memory = self.pool[slab].array[: packed.size_bytes]
-        self._take_back()
-        if sum(size for _, size in self._leases.values()) + packed.size_bytes > self._lease_bytes:
-            if self.pool[slab].fd is None:
-                self.pool.disown(slab)
-                return unpack(packed, memory)
-            copy = _aligned_copy(memory)
-            self.pool.give(slab)
-            return unpack(packed, copy)
-        self._next_lease += 1
-        self._leases[self._next_lease] = (slab, packed.size_bytes)
-        lease = Lease(self.pool[slab], packed.size_bytes, self._next_lease, self._ended)
-        return unpack(packed, lease.array)
-
-    def _take_back(self) -> None:
-        while True:
-            try:
-                lease = self._ended.get_nowait()
-            except Empty:
-                return
-            slab, _ = self._leases.pop(lease)
-            if not self.closed:
-                self.pool.give(slab)
+        size = outcome.packed.size_bytes
+        return unpack(outcome.packed, _NOTHING if outcome.slab is None else self._leases.lend(outcome.slab, size))
 
     def _patience(self) -> float | None:
         if not self._timeout_s or not self._busy:
@@ -412,13 +307,4 @@ class Engine:
                 raise LoaderTimeout(f"worker {worker} took longer than timeout={self._timeout_s} s, {task}")
 
 
-def _aligned_copy(memory: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    room = np.empty(len(memory) + ALIGNMENT, dtype=np.uint8)
-    start = -room.ctypes.data % ALIGNMENT
-    copy = room[start : start + len(memory)]
-    copy[...] = memory
-    return copy
-
-
-_SMALLEST_REGION = 1 << 20  # smaller windows lie in a processor's cache as they are
 _NOTHING = np.zeros(0, dtype=np.uint8)

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyloader_delta.engine.core import Engine, Executor
+from pyloader_delta.engine.core import Engine
+from pyloader_delta.engine.executor import Executor
 from pyloader_delta.engine.pack import EMPTY, Tray
 from pyloader_delta.engine.region import Layout, Region, load_layout, mix
 from pyloader_delta.engine.tasks import MixTask, ReadTask, RunTask, Task

@@ -12,7 +12,8 @@ from contextlib import suppress
 from typing import Any
 
 from pyloader_delta.engine.channel import Channel
-from pyloader_delta.engine.core import Engine, Executor
+from pyloader_delta.engine.core import Engine
+from pyloader_delta.engine.executor import Executor
 from pyloader_delta.engine.launch import ending, launch, pickled
 from pyloader_delta.engine.pack import EMPTY
 from pyloader_delta.engine.region import Region

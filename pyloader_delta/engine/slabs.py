@@ -5,10 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-import weakref
 from collections import Counter
-from queue import SimpleQueue
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,40 +68,6 @@ class Slab:
         if self.fd is not None:
             os.close(self.fd)
             self.fd = None
-
-
-class Lease:
-    """A slab in the hands of the training loop: NumPy views of it keep the lease alive, and its end is announced.
-
-    Args:
-        slab: The memory.
-        size_bytes: Bytes from its start that are lent.
-        number: What is put into `ended`, from whatever thread drops the last view.
-        ended: Where to.
-    """
-
-    __slots__ = ("__array_interface__", "__weakref__", "_slab")
-
-    def __init__(self, slab: Slab, size_bytes: int, number: int, ended: SimpleQueue[int]) -> None:
-        self._slab = slab
-        self.__array_interface__: dict[str, Any] = {
-            "version": 3,
-            "shape": (size_bytes,),
-            "typestr": "|u1",
-            "data": (slab.array.__array_interface__["data"][0], False),
-        }
-        # A finalizer may run anywhere, also in the middle of a critical section: it takes no lock but this queue's own
-        weakref.finalize(self, _announce, os.getpid(), number, ended).atexit = False
-
-    @property
-    def array(self) -> NDArray[np.uint8]:
-        """A writable view of what is lent; every view of it holds the lease."""
-        return np.asarray(self)
-
-
-def _announce(pid: int, number: int, ended: SimpleQueue[int]) -> None:
-    if os.getpid() == pid:
-        ended.put(number)
 
 
 class SlabPool:
@@ -179,7 +142,9 @@ class SlabPool:
         if number in self._pins:
             self._doomed.add(number)
             return
-        slab = self._slabs[number]
+        slab = self._slabs.get(number)
+        if slab is None:
+            return  # the pool was closed while a task was under way
         if self._cost > self._max_bytes:
             self._cost -= slab.touched
             slab.forget()
