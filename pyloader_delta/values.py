@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+
 @dataclass(frozen=True, slots=True)
 class DataFile:
     """One live data file of a table."""

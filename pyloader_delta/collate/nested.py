@@ -22,6 +22,7 @@ def map_arrays(turn: Callable[[Any], Any], batch: Any) -> Any:
         return type(batch)(map_arrays(turn, value) for value in batch)
     if isinstance(batch, tuple) and hasattr(batch, "_make"):
         return batch._make(map_arrays(turn, value) for value in batch)
+    made: Any
     if isinstance(batch, dict):
         made = copy.copy(batch)  # an OrderedDict, a defaultdict with its default, ...
         made.update((name, map_arrays(turn, value)) for name, value in batch.items())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ class NumpyDataCollator(DataCollator[T_co]):
         """Whether batches may be collated as one: unless a subclass has a `collate_batch` of its own."""
         return type(self).collate_batch.__module__.startswith("pyloader_delta.")
 
-    def collate_batch(self, features: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+    def collate_batch(self, features: Any) -> Any:
         """Return name → array, first axis rows.
 
         Raises:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from numpy.typing import NDArray
@@ -20,7 +19,7 @@ class TFDataCollator(NumpyDataCollator[T_co]):
     TensorFlow. Outside of tf.data TensorFlow copies what it is given; that copy is made in the training process.
     """
 
-    def collate_batch(self, features: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+    def collate_batch(self, features: Any) -> Any:
         """Return name → array of a type that TensorFlow has.
 
         Raises:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ class TorchDataCollator(NumpyDataCollator[T_co]):
     not import torch.
     """
 
-    def collate_batch(self, features: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+    def collate_batch(self, features: Any) -> Any:
         """Return name → array of a type that torch has.
 
         Raises:

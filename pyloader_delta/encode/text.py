@@ -20,9 +20,7 @@ class TextDataset(Dataset[T_co]):
         max_vocab_size: Lines of the vocabulary that count, >= 1.
     """
 
-    def __init__(
-        self, vocab_file: str | None = None, max_seq_len: int = 100, max_vocab_size: int = 30000
-    ) -> None:
+    def __init__(self, vocab_file: str | None = None, max_seq_len: int = 100, max_vocab_size: int = 30000) -> None:
         if max_seq_len < 1:
             raise ConfigError(f"max_seq_len must be >= 1, got {max_seq_len}")
         if max_vocab_size < 1:

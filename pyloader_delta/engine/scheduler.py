@@ -393,4 +393,3 @@ class Scheduler:
 
 def _name(task: Task) -> tuple[str, int]:
     return type(task).__name__, task.number
-

@@ -165,9 +165,7 @@ class _Worker:
         assert slab.fd is not None
         return number, slab.capacity, [slab.fd]
 
-    def _window(
-        self, number: int, reads: tuple[int, ...], refs: list[BlockRef], ref: RegionRef | None
-    ) -> WindowBlocks:
+    def _window(self, number: int, reads: tuple[int, ...], refs: list[BlockRef], ref: RegionRef | None) -> WindowBlocks:
         key = (number, *reads)
         window = self._windows.get(key)
         if window is None:
@@ -253,4 +251,3 @@ def _die_with(parent: int) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, name="pyloader_delta-parent-watch", daemon=True).start()
-

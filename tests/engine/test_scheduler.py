@@ -115,9 +115,7 @@ def test_every_row_comes_once_in_one_order_whatever_workers_do(
 ):
     units, rows_of_file, order = plan
     known = all(chunk.rows is not None for unit in units for chunk in unit)
-    largest = max(
-        [400, sum(c.size_bytes for c in plan_epoch(units, order, 0).chunks) + batch_size * ROW_BYTES * group]
-    )
+    largest = max([400, sum(c.size_bytes for c in plan_epoch(units, order, 0).chunks) + batch_size * ROW_BYTES * group])
     store_bytes = max(store_bytes, 2 * largest)
     small = {"run_bytes": 200, "run_rows": 16, "read_bytes": 300, "read_chunks": 3}
     limits = Limits(n_workers, store_bytes, 4000, queue, pending, **small)
@@ -177,9 +175,9 @@ def test_every_row_comes_once_in_one_order_whatever_workers_do(
             assert idle_steps == 0 or scheduler.delivered_runs in world.out or scheduler.done, repr(scheduler)
     assert got == expected(units, rows_of_file, order, n_epochs, batch_size, drop_last)
     n_rows = sum(rows_of_file.values())
-    assert [(rows, dropped) for _, rows, dropped in lasts] == [
-        (n_rows, n_rows % batch_size if drop_last else 0)
-    ] * len(lasts)
+    assert [(rows, dropped) for _, rows, dropped in lasts] == [(n_rows, n_rows % batch_size if drop_last else 0)] * len(
+        lasts
+    )
     assert len(lasts) == (n_epochs if got else 0)
     for worker, tasks in working.items():
         for task in tasks:
