@@ -141,7 +141,7 @@ class DataLoader(Generic[T_co]):
         if older is not None:
             older.replace()
         live, replay = self._pass, None
-        if live is not None and self._set_epoch is None:
+        if live is not None and self._set_epoch is None and not (older is not None and older.waits):
             replay = live.peeked()
         if live is None or replay is None:
             live, replay = self._begin(engine, live), []
@@ -265,7 +265,7 @@ class DataLoader(Generic[T_co]):
         if self._set_epoch is not None:
             self._next_epoch, self._set_epoch = self._set_epoch, None
         elif older is not None and older.delivered:
-            self._next_epoch = older.epoch + 1
+            self._next_epoch = older.epoch + (1 if older.peeked() is None else 0)
         first = self._next_epoch
         epochs: Iterator[int] = (
             count(first) if options.num_epoch is None else iter(range(first, first + options.num_epoch))

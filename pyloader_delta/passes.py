@@ -94,7 +94,7 @@ class Pass:
             batch = self._finalize_at(batch, task)
         except BaseException as error:
             self.finished = True
-            self._engine.cancel()
+            self._engine.cancel(self.number)
             self._replay.clear()
             if isinstance(error, StopIteration) and not self.delivered:
                 warnings.warn(self._nothing, stacklevel=3)
@@ -167,6 +167,8 @@ class BatchIterator(Iterator[Any]):
     def __init__(self, live: Pass, replay: list[Any], engine: Engine, loader: Any) -> None:
         self._pass, self._replay, self._engine, self._loader = live, replay, engine, loader
         self._replaced = False
+        self.waits = False
+        """Whether a thread is in `next` now."""
 
     def __next__(self) -> Any:
         if self._replaced:
@@ -177,11 +179,14 @@ class BatchIterator(Iterator[Any]):
             return self._pass.finalized(self._replay.pop(0))
         if self._pass.finished:
             raise StopIteration
+        self.waits = True
         try:
             return self._pass.next()
         except BaseException:
             self._loader = None
             raise
+        finally:
+            self.waits = False
 
     def replace(self) -> None:
         """Note that a newer iterator has taken over."""

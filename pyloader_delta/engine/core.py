@@ -64,7 +64,7 @@ class Engine:
         self._busy: dict[int, tuple[Task, float, list[int], int]] = {}  # worker → task, since when, slabs it uses, pass
         self._regions = Regions(self.pool, layout)
         self._outcomes: dict[int, Outcome] = {}
-        self._deaths: dict[tuple[str, int], int] = {}
+        self._deaths: dict[tuple[str, int, int], int] = {}  # place of a task → workers that died of it
         self._broken: BaseException | None = None
         self._started = False
         self._leases = Leases(self.pool, lease_bytes)
@@ -108,10 +108,11 @@ class Engine:
             self.look_after()
             return outcome.task, batches, outcome.error, outcome.packed.sizes()
 
-    def cancel(self) -> None:
-        """End the pass now: nothing more is read, workers wait idle."""
+    def cancel(self, number: int) -> None:
+        """End pass `number` now, unless a newer one has: nothing more is read, workers wait idle."""
         with self.changed:
-            self._end_pass()
+            if number == self._number:
+                self._end_pass()
 
     def cancel_soon(self, number: int) -> None:
         """Have pass `number` ended by somebody else soon. Takes no lock: for finalizers."""
@@ -181,7 +182,7 @@ class Engine:
         if self.scheduler is None:
             return
         if task is not None:
-            name = (type(task).__name__, task.number)
+            name = _place(task)
             self._deaths[name] = self._deaths.get(name, 0) + 1
             if self._deaths[name] >= 2:
                 error = WorkerDied(f"worker {worker} {how} while {task}; so did the worker before it")
@@ -305,6 +306,13 @@ class Engine:
             if time.monotonic() - since > self._timeout_s:
                 self._executor.retire(worker)
                 raise LoaderTimeout(f"worker {worker} took longer than timeout={self._timeout_s} s, {task}")
+
+
+def _place(task: Task) -> tuple[str, int, int]:
+    """Return what a task is, whatever its number: a lost read is given out again under another one."""
+    if isinstance(task, ReadTask):
+        return "read", task.epoch, task.positions.start
+    return ("mix", task.epoch, task.window) if isinstance(task, MixTask) else ("run", task.epoch, task.first_batch)
 
 
 _NOTHING = np.zeros(0, dtype=np.uint8)

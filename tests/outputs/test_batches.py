@@ -347,8 +347,9 @@ class TorchKinds(DataCollator):
 
         x = torch.tensor(features["x"])
         return {
-            "x": x, "half": x.to(torch.bfloat16), "bool": x > 2, "t": x.reshape(2, -1).T,
-            "grad": x.float().requires_grad_(), "empty": torch.zeros(0, 2), "scalar": torch.tensor(3.0), "sparse": torch.eye(2).to_sparse(), "same": x,
+            "x": x, "half": x.to(torch.bfloat16), "bool": x > 2, "t": x.reshape(2, -1).T, "same": x,
+            "grad": x.float().requires_grad_(), "empty": torch.zeros(0, 2), "scalar": torch.tensor(3.0),
+            "sparse": torch.eye(2).to_sparse(),
         }  # fmt: skip
 
 
