@@ -140,7 +140,7 @@ class _Worker:
         except BaseException as raised:
             made = Made(EMPTY, 0.0, raised)
         try:
-            packed = cloudpickle.dumps(made.packed, protocol=5)
+            packed = _described(made.packed)
         except Exception as raised:
             error = ContractError(f"collate_batch returned something that cannot be pickled: {raised}")
             n_made = _picklable(made.packed)
@@ -211,6 +211,13 @@ def _picklable(packed: Packed) -> int:
         except Exception:
             return number
     return len(packed.batches)
+
+
+def _described(packed: Packed) -> bytes:
+    try:
+        return pickle.dumps(packed, protocol=5)
+    except Exception:  # a class of the main module, which only cloudpickle sends by value
+        return cloudpickle.dumps(packed, protocol=5)  # type: ignore[no-any-return]
 
 
 def _stream_size(blocks: Blocks) -> int:
