@@ -294,15 +294,22 @@ class Engine:
         size = outcome.packed.size_bytes
         return unpack(outcome.packed, _NOTHING if outcome.slab is None else self._leases.lend(outcome.slab, size))
 
+    def _awaited(self) -> list[tuple[int, Task, float]]:
+        """Return (worker, task, since when) of what the pass waits for: older passes' tasks only if all are stuck."""
+        busy = [(worker, task, since, number) for worker, (task, since, _, number) in self._busy.items()]
+        stuck = len(busy) == self._executor.n_workers and all(number != self._number for *_, number in busy)
+        return [(worker, task, since) for worker, task, since, number in busy if stuck or number == self._number]
+
     def _patience(self) -> float | None:
-        if not self._timeout_s or not self._busy:
-            return None if not self._timeout_s else self._timeout_s
-        return max(min(since for _, since, _, _ in self._busy.values()) + self._timeout_s - time.monotonic(), 0.01)
+        if not self._timeout_s:
+            return None
+        left = [since + self._timeout_s - time.monotonic() for _, _, since in self._awaited()]
+        return max(min(left, default=self._timeout_s), 0.01)
 
     def _check_time(self) -> None:
         if not self._timeout_s:
             return
-        for worker, (task, since, _, _) in list(self._busy.items()):
+        for worker, task, since in self._awaited():
             if time.monotonic() - since > self._timeout_s:
                 self._executor.retire(worker)
                 raise LoaderTimeout(f"worker {worker} took longer than timeout={self._timeout_s} s, {task}")

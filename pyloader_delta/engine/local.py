@@ -72,7 +72,6 @@ class ThreadExecutor(Executor):
         self._workshops = [Workshop(own_copy(stages)) for _ in range(n_workers)]
         self._inboxes: list[SimpleQueue[Job | None]] = [SimpleQueue() for _ in range(n_workers)]
         self._threads: list[threading.Thread] = []
-        self._retired: set[int] = set()
 
     def start(self, engine: Engine) -> None:
         for worker in range(self.n_workers):
@@ -80,10 +79,6 @@ class ThreadExecutor(Executor):
             thread = threading.Thread(target=_work, args=args, name=f"pyloader_delta-worker-{worker}", daemon=True)
             self._threads.append(thread)
             thread.start()
-
-    def available(self, worker: int) -> bool:
-        """Whether a worker can take tasks: a thread whose user code never came back cannot."""
-        return worker not in self._retired
 
     def submit(self, worker: int, number: int, task: Task) -> None:
         self._inboxes[worker].put((number, task))
@@ -98,7 +93,7 @@ class ThreadExecutor(Executor):
         self._inboxes[0].put(_NUDGE)
 
     def retire(self, worker: int) -> None:
-        self._retired.add(worker)
+        pass  # a thread cannot be ended; it has its task until its user code comes back, and gets no other
 
     def close(self, *, wait: bool) -> None:
         for inbox in self._inboxes:
