@@ -13,9 +13,7 @@ import pyarrow as pa
 from pyloader_delta.columns import KIND, numbers
 from pyloader_delta.errors import ContractError
 from pyloader_delta.read.base import samples
-
-_ARROW = {int: pa.int64(), float: pa.float64(), str: pa.string(), bytes: pa.binary(), bool: pa.bool_()}
-_OFFSET_LIMIT = 2**31 - 1
+from pyloader_delta.read.exact import binary, exact_array
 
 
 def to_batches(value: Any, *, exact: bool, place: str) -> list[pa.RecordBatch]:
@@ -99,7 +97,7 @@ def _column(name: str, values: Any, *, exact: bool, place: str) -> tuple[pa.Fiel
         return _numpy_column(name, values, place)
     values = list(values)
     if exact:
-        array = _exact(values)
+        array = exact_array(values)
         return (_pickled(name, values, place)) if array is None else (pa.field(name, array.type), array)
     try:
         array = pa.array(values)
@@ -110,33 +108,14 @@ def _column(name: str, values: Any, *, exact: bool, place: str) -> tuple[pa.Fiel
     return pa.field(name, array.type), array
 
 
-def _exact(values: list[Any]) -> pa.Array | None:
-    """Return `values` as an Arrow array that gives them back exactly, or None where there is none."""
-    kinds = set(map(type, values))
-    kinds.discard(type(None))
-    if len(kinds) > 1:
-        return None
-    if not kinds:
-        return pa.nulls(len(values))
-    arrow = _ARROW.get(kinds.pop())
-    if arrow is None:
-        return None
-    if arrow in (pa.string(), pa.binary()) and sum(len(v) for v in values if v is not None) * 4 > _OFFSET_LIMIT:
-        arrow = pa.large_string() if arrow == pa.string() else pa.large_binary()
-    try:
-        return pa.array(values, type=arrow)
-    except (OverflowError, UnicodeEncodeError, pa.ArrowException):  # beyond int64; lone surrogates
-        return None
-
-
 def _pickled(name: str, values: list[Any], place: str) -> tuple[pa.Field, pa.Array]:
     try:
         texts = [pickle.dumps(value, protocol=5) for value in values]
     except Exception as error:
         error.add_note(f"{place}: column {name!r} holds values that cannot be pickled")
         raise
-    kind = pa.large_binary() if sum(map(len, texts)) > _OFFSET_LIMIT else pa.binary()
-    return pa.field(name, kind, metadata={KIND: b'{"kind":"pickle"}'}), pa.array(texts, type=kind)
+    array = binary(texts)
+    return pa.field(name, array.type, metadata={KIND: b'{"kind":"pickle"}'}), array
 
 
 def _numpy_column(name: str, values: np.ndarray[Any, Any], place: str) -> tuple[pa.Field, pa.Array]:
