@@ -6,7 +6,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import write_deltalake
 
 from pyloader_delta import DataLoader, Dataset, DeltaDataReader, NumpyDataCollator
 from pyloader_delta.permute import permuted
@@ -31,6 +30,8 @@ class AsIs(Dataset):
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
     """Three files; `half` has nulls in the second alone, `never` may have some and has none."""
+    from deltalake import write_deltalake  # not above: workers import this module
+
     root = tmp_path_factory.mktemp("regions") / "t"
     for number in range(3):
         ids = np.arange(number * ROWS, (number + 1) * ROWS)
