@@ -270,7 +270,8 @@ class DataLoader(Generic[T_co]):
         epochs: Iterator[int] = (
             count(first) if options.num_epoch is None else iter(range(first, first + options.num_epoch))
         )
-        plans = (plan_epoch(self._units, self._order, epoch) for epoch in epochs)
+        units, order = self._units, self._order  # the engine must not hold the loader: it could never be garbage
+        plans = (plan_epoch(units, order, epoch) for epoch in epochs)
         head = list(islice(plans, 1))
         budget = self._budget()
         self._check_windows(head[0], budget)

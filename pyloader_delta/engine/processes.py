@@ -155,6 +155,9 @@ class ProcessExecutor(Executor):
                 engine.fail(error)
         finally:
             self._end_all()
+            if self._closing:
+                with engine.changed:
+                    engine.pool.close()
             selector.close()
             wake, self._wake = self._wake, -1
             os.close(wake)

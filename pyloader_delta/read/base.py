@@ -159,13 +159,16 @@ def checked_chunks(chunks: Any, name: str) -> list[Chunk]:
     return list(chunks)
 
 
+_UNSTATED = object()
+
+
 def samples(value: Any, *, place: str) -> Samples:
     """Return `(columns, n_rows)` of what a `read_file` gave, with lengths checked.
 
     Raises:
         ContractError: It is no dict of columns, or their lengths differ.
     """
-    stated = None
+    stated: Any = _UNSTATED
     if isinstance(value, tuple):
         if len(value) != 2:
             raise ContractError(f"{place} must return (columns, n_rows), got a tuple of {len(value)}")
@@ -179,10 +182,10 @@ def samples(value: Any, *, place: str) -> Samples:
     for name, values in value.items():
         if not isinstance(name, str):
             raise ContractError(f"{place}: names of columns must be str, got {name!r}")
-        if isinstance(values, (str, bytes)) or not hasattr(values, "__len__"):
+        if isinstance(values, (str, bytes)) or not hasattr(values, "__len__") or getattr(values, "shape", 1) == ():
             raise ContractError(f"{place}: column {name!r} must be a list or an array, got {type(values).__name__}")
         lengths[name] = len(values)
-    if stated is None:
+    if stated is _UNSTATED:
         stated = next(iter(lengths.values()), 0)
     elif isinstance(stated, bool) or not hasattr(stated, "__index__"):
         raise ContractError(f"{place} must return (columns, n_rows), got {stated!r} for n_rows")

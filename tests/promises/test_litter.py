@@ -88,13 +88,14 @@ def test_a_loader_leaves_nothing(root, executor, end):
     assert until(lambda: descriptors() <= before)
 
 
-def test_batches_that_are_kept_hold_no_process_and_no_descriptor(root):
+def test_batches_that_are_kept_hold_no_process_and_give_their_descriptors_back(root):
     before = descriptors()
     with numbers(root, num_workers=1, workers="process") as loader:
         kept = list(loader)
-    assert until(lambda: descriptors() <= before)
     assert not psutil.Process().children()
     assert sum(len(batch) for batch in xs(kept)) == 18
+    del kept
+    assert until(lambda: descriptors() <= before)
 
 
 def test_after_a_break_workers_wait_idle_and_the_next_pass_goes_on(tmp_path, executor):
@@ -103,9 +104,10 @@ def test_after_a_break_workers_wait_idle_and_the_next_pass_goes_on(tmp_path, exe
         for i, _ in enumerate(loader):
             if i == 3:
                 break
-        assert until(lambda: not loader.stats()["tasks_in_flight"])
-        stats = loader.stats()
-        assert stats["store_bytes"] == stats["ready_runs"] == 0
+        if executor["num_workers"]:  # else nobody is there to do anything
+            assert until(lambda: not loader.stats()["tasks_in_flight"])
+            stats = loader.stats()
+            assert stats["store_bytes"] == stats["ready_runs"] == 0
         batches = iter(loader)
         assert xs(next(batches) for _ in range(3)) == [[0, 1], [2, 3], [4, 5]]
         assert loader.get_epoch() == 2
@@ -198,7 +200,9 @@ def test_ctrl_c_in_a_terminal_reaches_the_whole_group_and_is_one_traceback(tmp_p
 def test_workers_end_with_a_program_that_was_forked_and_killed(tmp_path, root):
     """A forked child holds copies of the parent's descriptors: the end of a channel alone would not tell."""
     path = program(tmp_path, root, "wait", num_workers=1, workers="process")
-    text = path.read_text().replace('print("ready"', "import time\nif not os.fork():\n    time.sleep(60)\nprint('ready'", 1)
+    text = path.read_text().replace(
+        'print("ready"', "import time\nif not os.fork():\n    time.sleep(60)\nprint('ready'", 1
+    )
     path.write_text(text.replace("print('ready', flush=True)", 'print("ready", flush=True)'))
     with run(path) as process:
         assert process.stdout.readline() == "ready\n"
@@ -231,14 +235,12 @@ def test_workers_do_not_import_what_the_users_class_does_not(tmp_path):
     """No framework in a worker, and not the program that started it."""
 
     class Imported(CountedNumbers):
+        batch_size = 3
+
         def read_file(self, path):
             heavy = {"torch", "tensorflow", "pandas", "deltalake", "pytest"} & set(sys.modules)
             assert not heavy, heavy
             return super().read_file(path)
 
-    CountedNumbers.__module__, module = "fakes", CountedNumbers.__module__
-    try:
-        with numbers(number_files(tmp_path / "n", [3]), reader=Imported(), num_workers=1, workers="process") as loader:
-            assert xs(loader) == [[0, 1, 2]]
-    finally:
-        CountedNumbers.__module__ = module
+    with numbers(number_files(tmp_path / "n", [3]), reader=Imported(), num_workers=1, workers="process") as loader:
+        assert xs(loader) == [list(range(3))]

@@ -12,7 +12,7 @@ from deltalake import DeltaTable, WriterProperties, write_deltalake
 from fakes import CountedNumbers, Numbers, NumpyThrough, Through, number_files, numbers, until_error, xs
 
 from pyloader_delta import DataLoader, DeltaDataReader, IncompleteEpochError, NumpyDataCollator
-from pyloader_delta.permute import permuted
+from pyloader_delta.permute import NAME, permuted
 
 LENGTHS = [5, 1, 0, 9, 2, 7, 3, 4]
 
@@ -196,6 +196,15 @@ def test_rows_that_are_not_as_planned_are_an_error_naming_the_file(tmp_path, exe
 
 
 # The permutations ----------------------------------------------------------------------------------------------------
+
+
+def test_the_permutations_of_a_release_are_those_of_every_other():
+    """Golden values: another result here is another order for everybody, and needs another NAME."""
+    assert NAME == "feistel-1"
+    assert permuted(10, ("golden", 0)).tolist() == [4, 2, 7, 9, 1, 0, 3, 8, 6, 5]
+    assert permuted(5000, ("golden", 1), 0, 8).tolist() == [559, 1866, 182, 2186, 30, 2767, 2259, 603]
+    huge = [779510956071, 917082563466, 103586831343, 505697107120]
+    assert permuted(2**40, ("golden", 2), 123, 127).tolist() == huge
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 10, 1023, 1024, 1025, 4096, 99_991])
