@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import copy
 import os
 import weakref
 from collections.abc import Iterator
@@ -103,6 +104,7 @@ class DataLoader(Generic[T_co]):
             random_seed=random_seed, num_workers=num_workers, workers=workers, shuffle_window=shuffle_window,
             memory_budget=memory_budget, drop_last=drop_last, prefetch_factor=prefetch_factor, timeout=timeout,
         )  # fmt: skip
+        datareader = _own(datareader)
         self.datareader, self.dataset, self.datacollator = datareader, dataset, datacollator
         self.root_dir = check_root(root_dir)
         options = self._options
@@ -353,9 +355,7 @@ class DataLoader(Generic[T_co]):
         share = int(budget * _STORE)
         if needed <= share:
             return
-        what = (
-            f"shuffle_window={share // 3 / 2**20:.0f}MiB" if self._order.shuffle_rows else "smaller files or row groups"
-        )
+        what = f"shuffle_window='{max(share // 3, 1)}B'" if self._order.shuffle_rows else "smaller files or row groups"
         raise BudgetError(
             f"memory_budget of {budget} bytes is too small: two neighbouring windows take about {needed} bytes "
             f"decoded, and {share} are for chunks. Raise memory_budget to {int(needed / _STORE) + 1} or use {what}"
@@ -367,6 +367,17 @@ def _known_layout(datareader: DataReader[Any]) -> bytes | None:
     if type(datareader).read_chunk is not DeltaDataReader.read_chunk:
         return None
     return learn_schema(datareader.schema)  # type: ignore[attr-defined]
+
+
+def _own(datareader: DataReader[Any]) -> DataReader[Any]:
+    """Return a reader that no other loader has: the first loader takes the user's own, later ones copies of it.
+
+    A reader knows the table that its chunks come from, so two loaders must not share one.
+    """
+    if not vars(datareader).get("_in_loader"):
+        datareader._in_loader = True
+        return datareader
+    return copy.copy(datareader)
 
 
 def _chain(head: list[EpochPlan], rest: Iterator[EpochPlan]) -> Iterator[EpochPlan]:

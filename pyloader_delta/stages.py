@@ -100,9 +100,11 @@ class Stages:
         """Yield the collated batches of some consecutive rows."""
         inputs = Inputs(columns, self.dataset.input_format)
         start = 0
-        for first in range(0, len(batch_rows), self.group):
-            sizes = batch_rows[first : first + self.group]
-            number = first_batch + first
+        first = 0
+        while first < len(batch_rows):
+            number = first_batch + first  # groups lie on a grid over the epoch, wherever these batches begin
+            sizes = batch_rows[first : first + self.group - number % self.group]
+            first += len(sizes)
             features = self._encode(inputs.cut(start, start + sum(sizes)), sum(sizes), (self.seed, epoch, number))
             if len(sizes) > 1 and self.collator.rowwise and all(type(v) is np.ndarray for v in features.values()):
                 yield self._collated_group(features, tuple(sizes), (self.seed, epoch, number))

@@ -311,7 +311,8 @@ class Engine:
             return
         for worker, task, since in self._awaited():
             if time.monotonic() - since > self._timeout_s:
-                self._executor.retire(worker)
+                if self._executor.retire(worker):
+                    self._land(worker)
                 raise LoaderTimeout(f"worker {worker} took longer than timeout={self._timeout_s} s, {task}")
 
 

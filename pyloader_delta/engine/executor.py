@@ -48,8 +48,8 @@ class Executor(ABC):
         """Make a worker look after the engine soon. Called without the lock, also by finalizers: must not wait."""
 
     @abstractmethod
-    def retire(self, worker: int) -> None:
-        """End a worker whose task takes too long; it is replaced where that is possible."""
+    def retire(self, worker: int) -> bool:
+        """End a worker whose task takes too long, and replace it; return whether that is possible."""
 
     @abstractmethod
     def close(self, *, wait: bool) -> None:

@@ -27,16 +27,15 @@ def gather(
         windows: The window of each segment.
         segments: Places in them.
         tray: Where columns of numbers are put; None for memory of their own.
-        names: Columns to give beside those of the windows, all None.
+        names: Columns to give, in this order; those that no window has are all None. Others of the windows follow.
 
     Raises:
         ContractError: A window lacks a column that another one has.
     """
     where = [Where(window, segment) for window, segment in zip(windows, segments, strict=True)]
-    fields = _fields(windows)
-    lacking = set(names).difference(field.name for field in fields) if len(names) > len(fields) else ()
-    fields = fields + [pa.field(name, pa.null()) for name in names if name in lacking]
-    names = [field.name for field in fields]
+    there = {field.name: field for field in _fields(windows)}
+    names = [*names, *(name for name in there if name not in names)]
+    fields = [there.get(name) or pa.field(name, pa.null()) for name in names]
     dtypes = [_dtype(windows, name) for name in names]
     n_rows = _counted(where)
     size = sum([aligned(n_rows * dtype.itemsize) for dtype in dtypes if dtype is not None])
@@ -53,8 +52,6 @@ def gather(
             _fill(whole, where, name)
         arrays.append(whole if field.metadata is None or isinstance(whole, list) else shaped(whole, field))
         given.append(field)
-    if len(fields) == 1 and column_kind(fields[0]) == {"kind": "rows"}:
-        return Columns(pa.schema([]), [], n_rows)
     return Columns(pa.schema(given), arrays, n_rows)
 
 

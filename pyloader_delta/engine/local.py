@@ -53,8 +53,8 @@ class InlineExecutor(Executor):
     def nudge(self) -> None:
         pass  # the caller looks after everything itself
 
-    def retire(self, worker: int) -> None:
-        pass
+    def retire(self, worker: int) -> bool:
+        return False
 
     def close(self, *, wait: bool) -> None:
         self._jobs.clear()
@@ -92,8 +92,8 @@ class ThreadExecutor(Executor):
     def nudge(self) -> None:
         self._inboxes[0].put(_NUDGE)
 
-    def retire(self, worker: int) -> None:
-        pass  # a thread cannot be ended; it has its task until its user code comes back, and gets no other
+    def retire(self, worker: int) -> bool:
+        return False  # a thread cannot be ended; it has its task until its user code comes back, and gets no other
 
     def close(self, *, wait: bool) -> None:
         for inbox in self._inboxes:
@@ -208,12 +208,16 @@ def _run(engine: Engine, workshop: Workshop, worker: int, number: int, task: Run
             engine.pool.touch(slabs[-1], size_bytes)
             return engine.pool[slabs[-1]].array
 
-    made = workshop.run(task, windows, Tray(take))
+    tray = Tray(take)
+    made = workshop.run(task, windows, tray)
 
     def done() -> None:
         used = slabs.pop() if made.packed.size_bytes else None
-        for slab in slabs:
-            engine.pool.give(slab)
+        for i, slab in enumerate(slabs):
+            if tray.kept and i == 0:
+                engine.pool.disown(slab)
+            else:
+                engine.pool.give(slab)
         engine.run_finished(worker, number, task, made.packed, used, made.seconds, made.error)
 
     return done, made.error

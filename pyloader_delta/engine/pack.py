@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -67,11 +68,17 @@ class Tray:
     def __init__(self, take: Callable[[int], NDArray[np.uint8]]) -> None:
         self._take = take
         self._memory: NDArray[np.uint8] | None = None
-        self._used = self._address = 0
+        self._first: NDArray[np.uint8] | None = None
+        self._used = self._address = self._views = 0
+        self.kept = False
+        """Whether user code still holds arrays on the memory that was taken first, which is its own from now on."""
 
     def open(self, size_bytes: int) -> None:
         """Make room for columns of so many bytes together, each rounded up to the alignment."""
         self._memory = self._take(size_bytes)
+        if self._first is None:
+            self._first = self._memory
+            self._views = sys.getrefcount(self._first)  # each array on it is one more
         self._address = self._memory.__array_interface__["data"][0]
 
     def column(self, dtype: np.dtype[Any], n_rows: int) -> NDArray[Any]:
@@ -97,6 +104,21 @@ class Tray:
             assert self._memory is not None
             _copy(array, self._memory, offset, rows, step)
         return Packed(tuple(plan.layouts), tuple(plan.batches), plan.end)
+
+    def leave(self, packed: Packed) -> None:
+        """Leave the memory to user code if that has kept arrays on it (its input, say); what was packed moves.
+
+        To be called when all others that had such arrays have dropped them.
+        """
+        first, size = self._first, packed.size_bytes
+        if first is None or not self._used:
+            return
+        moved = self._memory is not first
+        self.kept = sys.getrefcount(first) - 1 > self._views - moved  # `first` here is one, too
+        if self.kept and size and not moved:
+            self.open(size)
+            assert self._memory is not None
+            self._memory[:size] = first[:size]
 
     def _holds(self, array: NDArray[Any]) -> bool:
         if self._memory is None or array.flags.owndata:

@@ -108,10 +108,12 @@ class ProcessExecutor(Executor):
     def wait(self, changed: threading.Condition, timeout_s: float | None) -> None:
         changed.wait(timeout_s)
 
-    def retire(self, worker: int) -> None:
+    def retire(self, worker: int) -> bool:
         member = self._members.get(worker)
         if member is not None:
+            member.ready = False
             member.process.kill()
+        return True
 
     # Without it -----------------------------------------------------------------------------------------------------
 
@@ -211,7 +213,11 @@ class ProcessExecutor(Executor):
             block, size = (slab, size), size + placed_bytes
             engine.read_finished(worker, number, task, block, rows, size, types, placed, layout)
         else:
-            _, _, _, packed, size, slab, made, seconds, problem = message
+            _, _, _, packed, size, slab, made, seconds, problem, kept = message
+            if kept is not None and kept == member.granted:  # user code holds arrays on it
+                engine.pool.disown(kept)
+                member.slabs.discard(kept)
+                member.granted = None
             if slab is not None:
                 self._adopt(member, slab, made, fds, size)
                 self._run_bytes = size

@@ -97,7 +97,7 @@ def place(
         for part in found[name]:
             arrays[name][row : row + len(part)] = part
             row += len(part)
-    return [_without(batch, placed) for batch in batches], placed
+    return [_without(_with_nulls(batch, layout), placed) for batch in batches], placed
 
 
 def mix(arrays: dict[str, NDArray[Any]], names: Iterable[str], n_rows: int, key: tuple[int | str, ...]) -> None:
@@ -113,6 +113,13 @@ def mix(arrays: dict[str, NDArray[Any]], names: Iterable[str], n_rows: int, key:
 
 def _opened(batch: pa.RecordBatch) -> Iterable[tuple[pa.Field, Any]]:
     return [(f, opened(column, f)) for f, column in zip(batch.schema, batch.columns, strict=True)]
+
+
+def _with_nulls(batch: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
+    """Return a block with a null column for each that the layout has and it lacks: nothing was placed for it."""
+    for name in {name for name, _ in layout.numbers}.difference(batch.schema.names):
+        batch = batch.append_column(pa.field(name, pa.null()), pa.nulls(batch.num_rows))
+    return batch
 
 
 def _without(batch: pa.RecordBatch, names: frozenset[str]) -> pa.RecordBatch:

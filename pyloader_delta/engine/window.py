@@ -46,7 +46,10 @@ class WindowBlocks:
         """(path, rows) of the files that the rows come from, in order."""
         fields = {f.name: f for f in layout.fields} if layout is not None else {}
         self._pieces = {name: ([region[name]], [fields[name]]) for name in mixed} if region else {}
-        columns = [{f.name: (f, column) for f, column in zip(b.schema, b.columns, strict=True)} for b in blocks]
+        columns = [
+            {f.name: (f, column) for f, column in zip(b.schema, b.columns, strict=True) if not only_rows(f)}
+            for b in blocks
+        ]
         for name in columns[0] if len(columns) == 1 else dict.fromkeys(name for found in columns for name in found):
             self._pieces[name] = _pieces(columns, name, self.starts, region or {}, fields)
         self.fields = _window_fields(blocks, missing_as_none, fields, self._pieces)
@@ -125,19 +128,28 @@ class Where:
                     break
                 found.append((number, slice(max(numbers.start - start, 0), min(numbers.stop, stop) - start)))
             return found, None
+        if len(numbers) >= 1 << 24:
+            order = np.argsort(numbers, kind="stable")
+            return _by_block(numbers[order], order, starts)
         packed = numbers << 24  # (row, place) sorted as one integer, faster than argsort; a run has < 2**24 rows
         packed |= np.arange(len(numbers))
         packed.sort()
-        sorted_numbers = packed >> 24
-        place = np.empty(len(packed), dtype=np.int64)
-        place[packed & 0xFFFFFF] = np.arange(len(packed))
-        bounds = np.searchsorted(sorted_numbers, starts).tolist()
-        chosen = [
-            (number, sorted_numbers[bounds[number] : bounds[number + 1]] - starts[number])
-            for number in range(len(starts) - 1)
-            if bounds[number] < bounds[number + 1]
-        ]
-        return chosen, place
+        return _by_block(packed >> 24, packed & 0xFFFFFF, starts)
+
+
+def _by_block(
+    numbers: NDArray[np.int64], order: NDArray[np.int64], starts: NDArray[np.int64]
+) -> tuple[list[tuple[int, Any]], NDArray[np.int64]]:
+    """Return (block, rows inside it) of ascending row numbers, and where each of them goes by `order`."""
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    bounds = np.searchsorted(numbers, starts).tolist()
+    chosen = [
+        (number, numbers[bounds[number] : bounds[number + 1]] - starts[number])
+        for number in range(len(starts) - 1)
+        if bounds[number] < bounds[number + 1]
+    ]
+    return chosen, place
 
 
 def merged_fields(blocks: Sequence[pa.RecordBatch], missing_as_none: bool) -> list[pa.Field]:
@@ -147,10 +159,12 @@ def merged_fields(blocks: Sequence[pa.RecordBatch], missing_as_none: bool) -> li
         ContractError: A block lacks a column that another one has; not if `missing_as_none`.
     """
     if len(blocks) == 1:
-        return list(blocks[0].schema)
+        return [field for field in blocks[0].schema if not only_rows(field)]
     fields: dict[str, pa.Field] = {}
     for block in blocks:
         for field in block.schema:
+            if only_rows(field):
+                continue
             known = fields.get(field.name)
             if known is None or (pa.types.is_null(known.type) and not pa.types.is_null(field.type)):
                 fields[field.name] = field
@@ -165,6 +179,11 @@ def merged_fields(blocks: Sequence[pa.RecordBatch], missing_as_none: bool) -> li
                 f"{lacking[0] if lacking else 'others'}: every file must give the same columns"
             )
     return list(fields.values())
+
+
+def only_rows(field: pa.Field) -> bool:
+    """Return whether a field is no column, but stands for a number of rows without any."""
+    return not field.name and column_kind(field) == {"kind": "rows"}
 
 
 def _named(block: pa.RecordBatch) -> list[tuple[str, int]]:
@@ -182,8 +201,6 @@ def _window_fields(
     found = {f.name: f for f in merged_fields(blocks, missing_as_none or bool(fields))}
     if not fields:
         return list(found.values())
-    if len(fields) > 0 and found.keys() == {""}:
-        found = {}
     known = [found.get(name, field) for name, field in fields.items() if name in pieces]
     return known + [field for name, field in found.items() if name not in fields]
 

@@ -104,6 +104,8 @@ class Workshop:
         started = time.perf_counter()
         parts: list[Part] = []
         problem: BaseException | None = None
+        columns: Columns | None = None
+        batch: Any = None
         made = 0
         try:
             pieces = _alike(task, windows)
@@ -121,6 +123,9 @@ class Workshop:
             add_place(error, task, windows, made)
             problem = error
         packed = tray.pack(parts) if parts else EMPTY
+        parts.clear()
+        columns = batch = None
+        tray.leave(packed)
         return Made(packed, time.perf_counter() - started, problem)
 
     def close(self) -> None:

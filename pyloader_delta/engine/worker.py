@@ -131,12 +131,13 @@ class _Worker:
             return self._slabs[slabs[-1][0]].array
 
         windows: list[WindowBlocks] = []
+        tray = Tray(take)
         try:
             windows = [
                 self._window(number, segment.reads, blocks, region)
                 for segment, blocks, region in zip(task.segments, refs, regions, strict=True)
             ]
-            made = self._workshop.run(task, windows, Tray(take))
+            made = self._workshop.run(task, windows, tray)
         except BaseException as raised:
             made = Made(EMPTY, 0.0, raised)
         try:
@@ -149,10 +150,12 @@ class _Worker:
             packed = cloudpickle.dumps(made.packed, protocol=5)
         problem = None if made.error is None else portable(made.error)
         used, new, fds = slabs.pop() if slabs and made.packed.size_bytes else (None, None, [])
+        kept = slabs[0][0] if tray.kept else None
         for slab, capacity, _ in slabs:
-            if capacity is not None:
-                self._slabs.pop(slab).close()  # too small, and nobody but this worker has seen it
-        return ("run", number, task.number, packed, made.packed.size_bytes, used, new, made.seconds, problem), fds
+            if capacity is not None or slab == kept:
+                self._slabs.pop(slab).close()  # too small and seen by nobody else, or the user's own now
+        result = packed, made.packed.size_bytes, used, new, made.seconds, problem, kept
+        return ("run", number, task.number, *result), fds
 
     def _slab(self, size: int, granted: int | None) -> tuple[int, int | None, list[int]]:
         """Return a slab that takes so many bytes: (its number, its capacity and descriptor if it is new)."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
+from pyloader_delta.delta.paths import table_path
 from pyloader_delta.errors import ConfigError, ContractError, ReadError, TableError
 from pyloader_delta.values import Chunk
 
@@ -58,15 +60,16 @@ class DataReader(Generic[T_co]):
 
         Returns:
             `(columns, n_rows)` with columns a dict of equally long lists, as in PyLoader; or a dict of lists or
-            arrays (first axis: rows), a pyarrow Table, RecordBatch or an iterator of record batches, a pandas or a
-            polars frame.
+            arrays (first axis: rows), a pyarrow Table, RecordBatch, a list or an iterator of record batches, a pandas
+            or a polars frame (its index is left out).
         """
         raise NotImplementedError(f"{type(self).__name__} must define read_file(self, path)")
 
     def count_samples(self, path: str) -> int | None:
         """Return the number of rows of one chunk file, or None where only reading it would tell.
 
-        Cheap and exact counts give the loader an exact length; the loader calls this once a file when it starts.
+        Cheap and exact counts give the loader an exact length; the loader calls this once a file when it starts. Any
+        whole number >= 0 will do, NumPy's too; no bool.
         """
         return None
 
@@ -81,10 +84,15 @@ class DataReader(Generic[T_co]):
     def chunks(self, root: str) -> list[Chunk]:
         """Return the chunks below a folder in path order: one a file.
 
-        Files and folders whose names begin with `_` or `.`, and `*.crc` files, are no chunks.
+        Files and folders whose names begin with `_` or `.`, and `*.crc` files, are no chunks. Links are followed, but
+        a folder is visited once, by the first of its names, so that links which lead back do no harm.
+
+        Args:
+            root: The folder, as a path or a `file:` URI.
 
         Raises:
             ConfigError: The folder is missing or holds no chunk file.
+            ReadError: A folder cannot be listed, or a name leads nowhere (a broken link).
             TableError: The folder is a Delta table, whose files must not be read without its log.
         """
         chunks = [self._file_chunk(path) for path in _chunk_files(root)]
@@ -106,7 +114,9 @@ class DataReader(Generic[T_co]):
         Raises:
             ContractError: Columns differ in length among themselves or from the stated number of rows.
         """
-        columns, n_sample = samples((read_fn or self.read_file)(path), place=f"read_file({path!r})")
+        from pyloader_delta.read.columns import python_samples  # which builds on this module
+
+        columns, n_sample = python_samples((read_fn or self.read_file)(path), place=f"read_file({path!r})")
         order = list(range(n_sample))
         if self.shuffle:
             random.Random(self.random_seed).shuffle(order)
@@ -129,20 +139,27 @@ class DataReader(Generic[T_co]):
     def __bool__(self) -> bool:
         return True
 
+    _in_loader: bool = False
     _batches: Sequence[dict[str, list[Any]]] = ()
 
     def _file_chunk(self, path: str) -> Chunk:
+        try:
+            size_bytes = os.stat(path).st_size
+        except OSError as error:
+            broken = "a broken link" if os.path.islink(path) else error.strerror
+            raise ReadError(f"cannot read {path}: {broken}") from error
         try:
             n_rows = self.count_samples(path)
         except Exception as error:
             error.add_note(f"in {type(self).__name__}.count_samples({path!r})")
             raise
-        if n_rows is not None and (isinstance(n_rows, bool) or not isinstance(n_rows, int) or n_rows < 0):
+        n = None if n_rows is None else whole_number(n_rows)
+        if n_rows is not None and (n is None or n < 0):
             raise ContractError(
                 f"{type(self).__name__}.count_samples({path!r}) must return a number of rows >= 0 or None, "
                 f"got {n_rows!r}"
             )
-        return Chunk(path, os.stat(path).st_size, rows=None if n_rows is None else range(n_rows))
+        return Chunk(path, size_bytes, rows=None if n is None else range(n))
 
 
 def checked_chunks(chunks: Any, name: str) -> list[Chunk]:
@@ -157,6 +174,16 @@ def checked_chunks(chunks: Any, name: str) -> list[Chunk]:
         if not isinstance(chunk, Chunk):
             raise ContractError(f"{name}.chunks must return a list of Chunk, got {type(chunk).__name__} in it")
     return list(chunks)
+
+
+def whole_number(value: Any) -> int | None:
+    """Return an int of any kind, NumPy's too, as Python's; None for what is no int, bools included."""
+    if isinstance(value, bool) or type(value).__name__ in ("bool", "bool_"):  # NumPy's, by either of its names
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
 
 
 _UNSTATED = object()
@@ -187,7 +214,7 @@ def samples(value: Any, *, place: str) -> Samples:
         lengths[name] = len(values)
     if stated is _UNSTATED:
         stated = next(iter(lengths.values()), 0)
-    elif isinstance(stated, bool) or not hasattr(stated, "__index__"):
+    elif whole_number(stated) is None:
         raise ContractError(f"{place} must return (columns, n_rows), got {stated!r} for n_rows")
     wrong = {name: n for name, n in lengths.items() if n != stated}
     if wrong:
@@ -200,17 +227,23 @@ def samples(value: Any, *, place: str) -> Samples:
 
 def _chunk_files(root: str) -> Iterator[str]:
     """Yield the absolute paths of the chunk files below a folder, sorted."""
+    root = table_path(root) if root[:5].lower() == "file:" else root
     if os.path.isfile(root):
         raise ConfigError(f"root_dir must be a folder of chunk files, {root!r} is a file")
     if not os.path.isdir(root):
         raise ConfigError(f"root_dir {root!r} does not exist or is no folder")
-    found = []
+    found, visited = [], set()
     for folder, folders, names in os.walk(os.path.abspath(root), onerror=_unreadable, followlinks=True):
         if "_delta_log" in folders:
             raise TableError(
                 f"{folder} is a Delta table: read it with DeltaDataReader. Its files read without the log give "
                 "deleted and rewritten rows"
             )
+        real = os.path.realpath(folder)
+        if real in visited:
+            folders[:] = []
+            continue
+        visited.add(real)
         folders[:] = sorted(name for name in folders if not name.startswith(("_", ".")))
         found += [
             os.path.join(folder, name)

@@ -14,7 +14,7 @@ from pyloader_delta.delta.files import OpenFiles
 from pyloader_delta.delta.footers import row_groups
 from pyloader_delta.delta.paths import table_path
 from pyloader_delta.errors import ConfigError, TableError
-from pyloader_delta.read.base import DataReader, T_co
+from pyloader_delta.read.base import DataReader, T_co, whole_number
 from pyloader_delta.values import Chunk, Snapshot
 
 
@@ -151,9 +151,10 @@ class _Pin:
 def _checked_version(version: object) -> int | None:
     if version is None:
         return None
-    if isinstance(version, bool) or not isinstance(version, int) or version < 0:
+    number = whole_number(version)
+    if number is None or number < 0:
         raise ConfigError(f"version must be an int >= 0 or None, got {version!r}")
-    return version
+    return number
 
 
 def _selected(snapshot: Snapshot, columns: object) -> pa.Schema:

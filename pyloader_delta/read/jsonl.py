@@ -39,8 +39,9 @@ class JsonLineDataReader(DataReader[T_co]):
                     raise ReadError(f"{path}, line {number}: not JSON: {error}") from error
                 if not isinstance(row, dict):
                     raise ReadError(f"{path}, line {number}: a JSON object is wanted, got {type(row).__name__}")
-                for name in row.keys() - columns.keys():
-                    columns[name] = [None] * n_rows
+                for name in row:  # in order of first appearance: a set's order would differ from worker to worker
+                    if name not in columns:
+                        columns[name] = [None] * n_rows
                 for name, values in columns.items():
                     values.append(row.get(name))
                 n_rows += 1
