@@ -23,8 +23,12 @@ def types_of(block: pa.RecordBatch) -> Types:
 def file_types(blocks: Sequence[tuple[str, pa.RecordBatch]]) -> FileTypes:
     """Return the types of blocks, given with the paths that they come from."""
     found: list[tuple[str, Types]] = []
+    before: pa.Schema | None = None
+    types: Types = ()
     for path, block in blocks:
-        types = types_of(block)
+        schema = block.schema
+        if before is None or not schema.equals(before, check_metadata=True):
+            before, types = schema, types_of(block)
         if not found or found[-1][1] != types:
             found.append((path, types))
     return tuple(found)
