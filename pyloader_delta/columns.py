@@ -32,7 +32,22 @@ def column_kind(field: pa.Field) -> dict[str, Any] | None:
     """
     metadata = field.metadata
     text = metadata.get(KIND) if metadata else None
-    return None if text is None else json.loads(text)
+    if text is None:
+        return None
+    if text.startswith(_NUMPY):
+        dtype, _, shape = text[len(_NUMPY) :].decode().partition(_ROWS)
+        return {"kind": "numpy", "dtype": dtype, "shape": json.loads(shape or "[]")}
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+_NUMPY, _ROWS = b"numpy ", ", rows of shape "
+
+
+def numpy_kind(dtype: np.dtype[Any], shape: Sequence[int]) -> bytes:
+    """Return the metadata, readable for errors, of a column of rows of an array."""
+    rows = f"{_ROWS}{list(shape)}" if shape else ""
+    return _NUMPY + f"{dtype}{rows}".encode()
 
 
 def opened(array: pa.Array, field: pa.Field) -> Any:
@@ -131,11 +146,40 @@ def as_arrow(values: Any, field: pa.Field) -> pa.Array:
     if isinstance(values, list):
         raise _several_types(field)
     if not isinstance(values, np.ndarray):
-        return values
+        kind = column_kind(field)
+        if kind is None or not pa.types.is_fixed_size_binary(values.type) or kind["shape"]:
+            return values
+        # rows of an array beside nulls
+        rows = np.frombuffer(values.buffers()[1], kind["dtype"], len(values) + values.offset)[values.offset :]
+        found = _flags_or_times(rows, np.array(values.is_valid().to_pylist(), dtype=bool))
+        return values if found is None else found
     if values.ndim == 1 and values.dtype.kind in "iuf":
         return numbers(values)
+    if values.ndim == 1 and (turned := _flags_or_times(values, None)) is not None:
+        return turned
     raw = pa.py_buffer(np.ascontiguousarray(values))
     return pa.FixedSizeBinaryArray.from_buffers(field.type, len(values), [None, raw])
+
+
+def _flags_or_times(values: NDArray[Any], valid: NDArray[np.bool_] | None) -> pa.Array | None:
+    """Return bools, times or durations as Arrow has them, NaT as null; None for values of other types."""
+    kind = values.dtype.kind
+    if kind == "b":
+        nulls = None if valid is None else _bits(valid)
+        return pa.Array.from_buffers(pa.bool_(), len(values), [nulls, _bits(values)])
+    if kind not in "mM":
+        return None
+    unit, step = np.datetime_data(values.dtype)
+    if unit not in ("s", "ms", "us", "ns") or step != 1:
+        return None
+    there = ~np.isnat(values) if valid is None else valid & ~np.isnat(values)
+    data = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("="))
+    arrow = pa.timestamp(unit) if kind == "M" else pa.duration(unit)
+    return pa.Array.from_buffers(arrow, len(values), [None if there.all() else _bits(there), pa.py_buffer(data)])
+
+
+def _bits(values: NDArray[np.bool_]) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(values, bitorder="little"))
 
 
 def _several_types(field: pa.Field) -> ContractError:

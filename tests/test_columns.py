@@ -295,7 +295,7 @@ def test_numpy_input_has_the_arrays_own_types(tmp_path):
         (batch,) = delivered(root, reader=reader, dataset=NumpyThrough())
         order = batch["i"].tolist()
         for name, array in arrays.items():
-            assert batch[name].dtype == array.dtype
+            assert batch[name].dtype == (object if name == "u" else array.dtype)  # a width would be of one file alone
             assert np.array_equal(batch[name], array[order], equal_nan=name in "ft")
 
 

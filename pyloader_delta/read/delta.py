@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, NoReturn, TypeVar
 
 import pyarrow as pa
 
@@ -16,6 +16,19 @@ from pyloader_delta.delta.paths import table_path
 from pyloader_delta.errors import ConfigError, TableError
 from pyloader_delta.read.base import DataReader, T_co, whole_number
 from pyloader_delta.values import Chunk, Snapshot
+
+V = TypeVar("V")
+
+
+class _Computed(Generic[V]):
+    """A property without a setter in the way: a subclass may give an attribute of that name a value of its own."""
+
+    def __init__(self, compute: Callable[[Any], V]) -> None:
+        self._compute = compute
+        self.__doc__ = compute.__doc__
+
+    def __get__(self, owner: Any, kind: type) -> V:
+        return self if owner is None else self._compute(owner)  # type: ignore[return-value]
 
 
 class DeltaDataReader(DataReader[T_co]):
@@ -52,12 +65,12 @@ class DeltaDataReader(DataReader[T_co]):
         if version is not None:
             self.version = version
 
-    @property
+    @_Computed
     def snapshot(self) -> Snapshot | None:
         """The table as it is read; None before `chunks`."""
         return None if self._pin is None else self._pin.snapshot
 
-    @property
+    @_Computed
     def schema(self) -> pa.Schema:
         """Names and types of the selected columns, as `read_chunk` gives them; known after `chunks`."""
         return self._pinned().schema
