@@ -12,6 +12,14 @@ from pyloader_delta.columns import from_arrow
 from pyloader_delta.errors import ValueTypeError
 
 
+class _Rowwise:
+    """The default of `rowwise`, found when asked for; a class or an object may set its own in its place."""
+
+    def __get__(self, owner: Any, kind: type) -> bool:
+        method = getattr(kind if owner is None else owner, "collate_batch", None)
+        return str(getattr(method, "__module__", "")).startswith("pyloader_delta.")
+
+
 class NumpyDataCollator(DataCollator[T_co]):
     """Makes an array of each entry; entries that are None are left out.
 
@@ -19,10 +27,8 @@ class NumpyDataCollator(DataCollator[T_co]):
     equally long lists of numbers become a second axis.
     """
 
-    @property
-    def rowwise(self) -> bool:  # type: ignore[override]
-        """Whether batches may be collated as one: unless a subclass has a `collate_batch` of its own."""
-        return type(self).collate_batch.__module__.startswith("pyloader_delta.")
+    rowwise = _Rowwise()
+    """Whether batches may be collated as one: unless a subclass has a `collate_batch` of its own, or says otherwise."""
 
     def collate_batch(self, features: Any) -> Any:
         """Return name → array, first axis rows.

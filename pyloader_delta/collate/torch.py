@@ -63,12 +63,17 @@ def to_array(value: Any) -> tuple[NDArray[Any], Any] | None:
     try:
         return value.numpy(), None
     except TypeError:  # bfloat16 and its kind, which NumPy has no name for: as bytes
-        return value.contiguous().view(torch.uint8).numpy(), (str(value.dtype).removeprefix("torch."), value.shape)
+        raw = value.contiguous().reshape(-1).view(torch.uint8).numpy()
+        return raw, (str(value.dtype).removeprefix("torch."), value.shape)
 
 
 def from_array(array: NDArray[Any], note: Any) -> Any:
     """Return the tensor of `to_array` on the array's memory."""
     import torch
 
-    tensor = torch.from_numpy(array)
-    return tensor if note is None else tensor.view(getattr(torch, note[0])).reshape(note[1])
+    if note is None:
+        return torch.from_numpy(array)
+    dtype, shape = getattr(torch, note[0]), note[1]
+    if not array.size:  # torch cannot view nothing as another type
+        return torch.empty(shape, dtype=dtype)
+    return torch.from_numpy(array).view(dtype).reshape(shape)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any, ClassVar, Generic, Literal, TypeVar
+
+import numpy as np
 
 from pyloader_delta.errors import ContractError
 from pyloader_delta.rng import KeyedRng
@@ -50,7 +52,7 @@ def checked_features(features: Any, n_rows: int, name: str) -> Mapping[str, Any]
     """Return what `batch_encode` gave after checking it.
 
     Raises:
-        ContractError: It is no dict, or an entry has not one value a row.
+        ContractError: It is no dict, or an entry has not one value a row, in order.
     """
     if not isinstance(features, Mapping):
         hint = "; is a return missing?" if features is None else ""
@@ -60,16 +62,28 @@ def checked_features(features: Any, n_rows: int, name: str) -> Mapping[str, Any]
     for column, values in features.items():
         if values is None:
             continue
-        try:
-            n = len(values)
-        except TypeError:
+        n = _length(values)
+        if n is None:
             raise ContractError(
                 f"{name}.batch_encode: {column!r} must be a list or an array with one value a row, "
                 f"got {type(values).__name__}"
-            ) from None
+            )
         if n != n_rows:
             raise ContractError(
                 f"{name}.batch_encode got {n_rows} rows but returned {n} values for {column!r}: it must return one "
                 "a row"
             )
     return features
+
+
+def _length(values: Any) -> int | None:
+    """Return how many rows an entry has; None where it is nothing that can be cut into rows."""
+    if isinstance(values, (str, bytes, Mapping, Set)):
+        return None
+    try:
+        n = len(values)
+        if not isinstance(values, (list, tuple, np.ndarray)):
+            values[0:0]  # batches of a rowwise dataset are cut out of one call's rows
+    except Exception:
+        return None
+    return n

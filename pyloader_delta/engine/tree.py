@@ -48,7 +48,7 @@ def take_apart(batch: Any, arrays: list[NDArray[Any]]) -> Spec:
     if isinstance(batch, tuple) and hasattr(kind, "_fields"):
         return ("named", kind, tuple(take_apart(value, arrays) for value in batch))
     if dataclasses.is_dataclass(kind):
-        names = tuple(field.name for field in dataclasses.fields(batch))
+        names = _attributes(batch)
         return ("dataclass", kind, names, tuple(take_apart(getattr(batch, name), arrays) for name in names))
     module = _tensor_module(kind)
     if module is not None:
@@ -60,6 +60,16 @@ def take_apart(batch: Any, arrays: list[NDArray[Any]]) -> Spec:
             arrays.append(array)
             return ("tensor", kind.__module__.partition(".")[0], note)
     return ("rest", batch.copy() if isinstance(batch, np.ndarray) else batch)  # a masked array, a matrix
+
+
+def _attributes(batch: Any) -> tuple[str, ...]:
+    """Return the names of a dataclass object's fields and of what else was set on it, in `__post_init__` for one."""
+    names = [field.name for field in dataclasses.fields(batch)] + list(getattr(batch, "__dict__", ()))
+    for kind in type(batch).__mro__:
+        slots = kind.__dict__.get("__slots__", ())
+        names += [slots] if isinstance(slots, str) else list(slots)
+    hidden = ("__dict__", "__weakref__")
+    return tuple(name for name in dict.fromkeys(names) if name not in hidden and hasattr(batch, name))
 
 
 def put_together(spec: Spec, next_array: Callable[[], NDArray[Any]]) -> Any:
