@@ -8,8 +8,9 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from types import FunctionType
 from typing import Any
 
 import cloudpickle
@@ -91,9 +92,17 @@ def _culprit(stages: Any, error: Exception) -> str:
 
 
 def _foreign_modules(stages: Any) -> list[Any]:
-    """Return the modules of the objects' classes that a worker could not import, or would import from another file."""
-    names = {kind.__module__ for owner in vars(stages).values() for kind in type(owner).__mro__}
-    modules = [sys.modules[name] for name in sorted(names - {"__main__", "builtins"}) if name in sys.modules]
+    """Return the modules that a worker could not import, or would import from another file.
+
+    They are those of the objects' classes and of their attributes, of the values in a list, tuple or dict too.
+    """
+    owners = list(vars(stages).values())
+    held = [value for owner in owners for value in getattr(owner, "__dict__", {}).values()]
+    held += [part for value in held for part in _parts(value)]
+    functions = [value for value in held if isinstance(value, FunctionType)]
+    kinds = {value if isinstance(value, type) else type(value) for value in owners + held}
+    names = {kind.__module__ for found in kinds for kind in found.__mro__} | {f.__module__ for f in functions}
+    modules = [sys.modules[name] for name in sorted(names - {"__main__", "builtins", None}) if name in sys.modules]
     return [module for module in modules if not _importable(module)]
 
 
@@ -106,8 +115,28 @@ def _importable(module: Any) -> bool:
         spec: importlib.machinery.ModuleSpec | None = find(top, None) if find is not None else None
         if spec is not None:
             origin, loaded = spec.origin, getattr(sys.modules.get(top), "__file__", None)
-            return origin is None or loaded is None or os.path.samefile(origin, loaded)
+            return origin is None or loaded is None or _same_file(origin, loaded)
     return False
+
+
+def _same_file(one: str, other: str) -> bool:
+    try:
+        return os.path.samefile(one, other)
+    except OSError:  # inside an archive, frozen, or gone since
+        return os.path.abspath(one) == os.path.abspath(other)
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    """Return one value of each type that a container holds: there may be millions."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if not isinstance(value, (list, tuple)):
+        return ()
+    alike = dict(zip(map(type, value), value, strict=True))
+    return [v for v in value if isinstance(v, (type, FunctionType))] if _NAMED & alike.keys() else alike.values()
+
+
+_NAMED = {type, FunctionType}
 
 
 @contextmanager
