@@ -366,7 +366,7 @@ def _known_layout(datareader: DataReader[Any]) -> bytes | None:
     """Return what shuffled windows will hold, where the reader's own schema tells it before anything is read."""
     if type(datareader).read_chunk is not DeltaDataReader.read_chunk:
         return None
-    return learn_schema(datareader.schema)  # type: ignore[attr-defined]
+    return learn_schema(datareader._pinned().schema)  # type: ignore[attr-defined]
 
 
 def _own(datareader: DataReader[Any]) -> DataReader[Any]:
