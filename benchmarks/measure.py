@@ -109,7 +109,7 @@ class _PeakPss:
         self._thread.join()
 
     def _sample(self) -> None:
-        while not self._closed.wait(_SAMPLE_EVERY_S):
+        while not self._closed.wait(0.05 if self.size_bytes == 0 else _SAMPLE_EVERY_S):
             now = sum(_pss_bytes(process.pid) for process in psutil.Process(os.getpid()).children(recursive=True))
             self.size_bytes = max(self.size_bytes, now)
 

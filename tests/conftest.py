@@ -31,7 +31,7 @@ def _children() -> set[str]:
         try:
             command = " ".join(child.cmdline())
             if "multiprocessing.resource_tracker" not in command:
-                found.add(f"process {child.pid} ({child.status()}: {command[:100] or child.name()})")
+                found.add(f"process {child.pid} ({command[:100] or child.name()})")  # no status: that changes
         except psutil.NoSuchProcess:
             pass
     return found
