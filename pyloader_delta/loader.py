@@ -8,7 +8,7 @@ import os
 import weakref
 from collections.abc import Iterator
 from functools import partial
-from itertools import count, islice
+from itertools import chain, count, islice
 from typing import Any, Generic, TypeVar
 
 from pyloader_delta.collate.base import DataCollator
@@ -278,7 +278,7 @@ class DataLoader(Generic[T_co]):
         budget = self._budget()
         self._check_windows(head[0], budget)
         scheduler = Scheduler(
-            _chain(head, plans), self._limits(budget), batch_size=options.batch_size, drop_last=options.drop_last,
+            chain(head, plans), self._limits(budget), batch_size=options.batch_size, drop_last=options.drop_last,
             group=self._group, strict_types=self.dataset.input_format != "python",
             missing_as_none=self.datareader.missing_as_none,
         )  # fmt: skip
@@ -378,11 +378,6 @@ def _own(datareader: DataReader[Any]) -> DataReader[Any]:
         datareader._in_loader = True
         return datareader
     return copy.copy(datareader)
-
-
-def _chain(head: list[EpochPlan], rest: Iterator[EpochPlan]) -> Iterator[EpochPlan]:
-    yield from head
-    yield from rest
 
 
 def _refuse(unknown: dict[str, Any], datareader: Any) -> None:

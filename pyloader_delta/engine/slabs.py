@@ -156,14 +156,6 @@ class SlabPool:
         self._cost -= slab.touched
         slab.close()
 
-    def trim(self, keep_bytes: int = 0) -> None:
-        """Empty free slabs until all together cost no more than so many bytes."""
-        for number in self._free:
-            if self._cost <= keep_bytes:
-                return
-            self._cost -= self._slabs[number].touched
-            self._slabs[number].forget()
-
     def close(self) -> None:
         """Close every slab; arrays of the training loop keep theirs."""
         for slab in self._slabs.values():
