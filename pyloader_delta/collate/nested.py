@@ -1,4 +1,4 @@
-"""Nested batches walked over where a collator's own arrays are turned into tensors."""
+"""What the tensor collators share: nested batches walked over, and the error of a tensor that is not the CPU's."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from pyloader_delta.errors import ContractError
 
 
 def map_arrays(turn: Callable[[Any], Any], batch: Any) -> Any:
@@ -33,3 +35,11 @@ def map_arrays(turn: Callable[[Any], Any], batch: Any) -> Any:
             object.__setattr__(made, field.name, map_arrays(turn, getattr(batch, field.name)))
         return made
     return batch
+
+
+def on_device(device: Any) -> ContractError:
+    """Return the error of a tensor that a worker made on a device."""
+    return ContractError(
+        f"collate_batch returned a tensor on {device}: a worker gives CPU tensors; move them to a device in "
+        "DataCollator.finalize, which runs in the training process"
+    )

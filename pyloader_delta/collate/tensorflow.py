@@ -7,9 +7,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from pyloader_delta.collate.base import T_co
-from pyloader_delta.collate.nested import map_arrays
+from pyloader_delta.collate.nested import map_arrays, on_device
 from pyloader_delta.collate.numpy import NumpyDataCollator
-from pyloader_delta.errors import ContractError, ValueTypeError
+from pyloader_delta.errors import ValueTypeError
 
 
 class TFDataCollator(NumpyDataCollator[T_co]):
@@ -52,10 +52,7 @@ def to_array(value: Any) -> tuple[NDArray[Any], Any] | None:
     if not (isinstance(value, tf.Tensor) and hasattr(value, "numpy")):
         return None
     if value.dtype not in (tf.string, tf.resource, tf.variant) and "CPU" not in (value.device or "CPU"):
-        raise ContractError(
-            f"collate_batch returned a tensor on {value.device}: a worker gives CPU tensors; move them to a device in "
-            "DataCollator.finalize, which runs in the training process"
-        )
+        raise on_device(value.device)
     array = value.numpy()
     if not hasattr(array, "dtype") or isinstance(array, bytes):  # a scalar string
         return None

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyloader_delta.collate.base import T_co
-from pyloader_delta.collate.nested import map_arrays
+from pyloader_delta.collate.nested import map_arrays, on_device
 from pyloader_delta.collate.numpy import NumpyDataCollator
-from pyloader_delta.errors import ContractError, ValueTypeError
+from pyloader_delta.errors import ValueTypeError
 
 
 class TorchDataCollator(NumpyDataCollator[T_co]):
@@ -53,10 +53,7 @@ def to_array(value: Any) -> tuple[NDArray[Any], Any] | None:
     if not isinstance(value, torch.Tensor):
         return None
     if value.device.type != "cpu":
-        raise ContractError(
-            f"collate_batch returned a tensor on {value.device}: a worker gives CPU tensors; move them to a device in "
-            "DataCollator.finalize, which runs in the training process"
-        )
+        raise on_device(value.device)
     if value.layout != torch.strided or value.is_quantized:
         return None
     value = value.detach().resolve_conj().resolve_neg()
