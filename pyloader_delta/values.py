@@ -11,6 +11,22 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class DeletionVector:
+    """Where the log says it is written which rows of a file are deleted."""
+
+    storage_type: str
+    """`i`: inline; `u`: a file named by a UUID below the table; `p`: a file at an absolute URI."""
+    path_or_inline_dv: str
+    """The vector itself, the coded UUID after an optional folder, or the URI, as the log spells it."""
+    offset: int | None
+    """Where in the file it begins; None: 0."""
+    size_in_bytes: int
+    """Size of the vector, without the size before it and the checksum behind it."""
+    cardinality: int
+    """Number of deleted rows."""
+
+
+@dataclass(frozen=True, slots=True)
 class DataFile:
     """One live data file of a table."""
 
@@ -21,9 +37,42 @@ class DataFile:
     modification_time_ms: int
     """Modification time as the log states it, milliseconds since 1970 UTC."""
     n_rows: int | None
-    """Rows in the file; None where the log has no statistics."""
+    """Rows in the file that are not deleted; None where the log has no statistics."""
     partition_values: tuple[tuple[str, str | None], ...]
     """(partition column, value as the log spells it); None is NULL."""
+    deletion_vector: DeletionVector | None = None
+    """Which rows are deleted; None for none."""
+    base_row_id: int | None = None
+    """Row id of the file's first row, of a table that tracks rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableField:
+    """A field of a table, at any depth: its name and type to whoever reads it, and how the table's files spell it."""
+
+    name: str
+    """Logical name; `element`, `key` and `value` inside lists and maps."""
+    stored_name: str
+    """Name in data files, statistics and partition values; the logical one unless the table maps its columns."""
+    stored_id: int | None
+    """Parquet field id that finds it in a file which has ids; None: `stored_name` finds it."""
+    type: pa.DataType
+    """Logical type; null for a type that cannot be read."""
+    nullable: bool
+    """Whether it may be NULL."""
+    children: tuple[TableField, ...] = ()
+    """Fields of a struct, the element of a list, key and value of a map."""
+    variant: bool = False
+    """Whether it is a variant, as the struct of its two binary parts."""
+    unreadable: str | None = None
+    """Why it cannot be selected, naming it; None where it can."""
+
+    @property
+    def arrow(self) -> pa.Field:
+        """Name, type and nullability."""
+        import pyarrow as pa  # values import nothing that takes long
+
+        return pa.field(self.name, self.type, self.nullable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +89,8 @@ class Snapshot:
     """Time of that commit as its commitInfo states it, milliseconds since 1970 UTC; None where it states none."""
     schema: pa.Schema
     """Logical schema, in the table's column order, partition columns included."""
+    fields: tuple[TableField, ...]
+    """Its columns, with what they are called in files."""
     partition_columns: tuple[str, ...]
     """Names of the partition columns."""
     files: tuple[DataFile, ...]

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyloader_delta.delta.paths import scheme, table_path
 from pyloader_delta.delta.protocol import check_protocol, refuse_deletion_vector
 from pyloader_delta.delta.replay import Add, PartitionValues, State, replay
-from pyloader_delta.delta.schema import arrow_schema
+from pyloader_delta.delta.schema import arrow_schema, mapping_mode, table_fields
 from pyloader_delta.errors import TableError
 from pyloader_delta.values import DataFile, Snapshot
 
@@ -34,7 +34,8 @@ def load_snapshot(uri: str, version: int | None = None) -> Snapshot:
     table = table_path(uri)
     state = replay(table, version)
     check_protocol(table, state.protocol, state.metadata)
-    schema = arrow_schema(state.metadata["schemaString"])
+    fields = table_fields(state.metadata["schemaString"], mapping_mode(state.metadata.get("configuration")))
+    schema = arrow_schema(fields)
     partition_columns = _partition_columns(table, state, schema)
     make = _Files(table, partition_columns)
     files = [make.file(add) for add in state.adds]
@@ -47,6 +48,7 @@ def load_snapshot(uri: str, version: int | None = None) -> Snapshot:
         version=state.version,
         timestamp_ms=state.timestamp_ms,
         schema=schema,
+        fields=fields,
         partition_columns=tuple(partition_columns.values()),
         files=tuple(files),
     )

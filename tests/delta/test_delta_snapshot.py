@@ -9,6 +9,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from pyloader_delta.delta import is_table, load_snapshot
+from pyloader_delta.delta.schema import plain_fields
 from pyloader_delta.errors import TableError
 from pyloader_delta.values import DataFile, Snapshot
 
@@ -40,6 +41,7 @@ def test_a_snapshot_states_the_table_as_the_log_does(hand):
         version=0,
         timestamp_ms=1234,
         schema=pa.schema({"x": pa.int64(), "p": pa.string()}),
+        fields=plain_fields(pa.schema({"x": pa.int64(), "p": pa.string()})),
         partition_columns=("p",),
         files=(DataFile(f"{table}/p=a b/1.parquet", 1, 5, 3, (("p", "a b"),)),),
     )
