@@ -11,6 +11,7 @@ from functools import partial
 from itertools import chain, count, islice
 from typing import Any, Generic, TypeVar
 
+from pyloader_delta import budget
 from pyloader_delta.collate.base import DataCollator
 from pyloader_delta.encode.base import Dataset
 from pyloader_delta.engine.core import Engine
@@ -19,23 +20,17 @@ from pyloader_delta.engine.local import InlineExecutor, ThreadExecutor
 from pyloader_delta.engine.processes import ProcessExecutor
 from pyloader_delta.engine.region import learn_schema
 from pyloader_delta.engine.scheduler import Scheduler
-from pyloader_delta.engine.tasks import Limits
-from pyloader_delta.errors import BudgetError, ConfigError
-from pyloader_delta.memory import default_budget
+from pyloader_delta.errors import ConfigError
 from pyloader_delta.options import check_parts, check_root, group_size, make_options
 from pyloader_delta.passes import BatchIterator, Pass
-from pyloader_delta.plan.epoch import PART_OF_WINDOW, EpochPlan, Order, plan_epoch, split, total_rows
+from pyloader_delta.plan.epoch import Order, plan_epoch, split, total_rows
 from pyloader_delta.read.base import DataReader, checked_chunks
 from pyloader_delta.read.delta import DeltaDataReader
 from pyloader_delta.stages import Stages, finalized, named
 from pyloader_delta.stats import Stats
-from pyloader_delta.values import Chunk, Snapshot
+from pyloader_delta.values import Snapshot
 
 T_co = TypeVar("T_co", covariant=True)
-
-_STORE, _READY, _LEASED = 0.8, 0.1, 0.1  # how memory_budget is shared out
-_UNSHUFFLED_CHUNK = 16 << 20  # bytes of a row group read at once where rows keep their order, so this changes nothing
-_MIN_BATCH_BYTES = 1 << 20
 
 _open_loaders: weakref.WeakSet[DataLoader[Any]] = weakref.WeakSet()
 
@@ -118,7 +113,7 @@ class DataLoader(Generic[T_co]):
                 "shuffle_window in rows needs the length of each file before reading: define count_samples(self, path) "
                 f"in {type(datareader).__name__}, or give a size such as '128MiB'"
             )
-        self._units = split(chunks, self._part_bytes(chunks))
+        self._units = split(chunks, budget.part_bytes(options, self._order.shuffle_rows, chunks))
         self._n_rows = total_rows(chunks)
         self._group = group_size(options, sum(chunk.size_bytes for chunk in chunks), self._n_rows)
         self._stats = Stats()
@@ -275,11 +270,11 @@ class DataLoader(Generic[T_co]):
         units, order = self._units, self._order  # the engine must not hold the loader: it could never be garbage
         plans = (plan_epoch(units, order, epoch) for epoch in epochs)
         head = list(islice(plans, 1))
-        budget = self._budget()
-        self._check_windows(head[0], budget)
+        size_bytes = budget.budget_bytes(options, order.shuffle_rows)
+        budget.check_windows(head[0], size_bytes)
         scheduler = Scheduler(
-            chain(head, plans), self._limits(budget), batch_size=options.batch_size, drop_last=options.drop_last,
-            group=self._group, strict_types=self.dataset.input_format != "python",
+            chain(head, plans), budget.limits(options, size_bytes), batch_size=options.batch_size,
+            drop_last=options.drop_last, group=self._group, strict_types=self.dataset.input_format != "python",
             missing_as_none=self.datareader.missing_as_none,
         )  # fmt: skip
         finalize = partial(finalized, self.datacollator)
@@ -298,11 +293,11 @@ class DataLoader(Generic[T_co]):
             return self._engine
         self._pid = os.getpid()  # a forked child starts workers of its own; the parent's are not its to close
         self._pass = self._iterator = self._hidden = None
-        budget = self._budget()
+        size_bytes = budget.budget_bytes(self._options, self._order.shuffle_rows)
         engine = Engine(
             self._executor(),
-            memory_bytes=budget,
-            lease_bytes=int(budget * _LEASED),
+            memory_bytes=size_bytes,
+            lease_bytes=budget.lease_bytes(size_bytes),
             timeout_s=self._options.timeout_s,
             layout=_known_layout(self.datareader),
         )
@@ -319,47 +314,6 @@ class DataLoader(Generic[T_co]):
         if options.workers == "process":
             return ProcessExecutor(stages, options.n_workers)
         return ThreadExecutor(stages, options.n_workers)
-
-    def _limits(self, budget: int) -> Limits:
-        options = self._options
-        n_workers = options.n_workers
-        return Limits(
-            n_workers=n_workers,
-            store_bytes=int(budget * _STORE),
-            batch_bytes=max(int(budget * _READY), _MIN_BATCH_BYTES),
-            max_queue_size=options.max_queue_size,
-            read_cost=2 if options.workers == "process" else 1,
-            pending_runs=1 if options.workers == "inline" else options.prefetch_factor * n_workers + 1,
-        )
-
-    def _budget(self) -> int:
-        if self._options.memory_budget is not None:
-            return self._options.memory_budget
-        window = self._options.window
-        return default_budget(window.amount if self._order.shuffle_rows and window.unit == "bytes" else 0)
-
-    def _part_bytes(self, chunks: list[Chunk]) -> int:
-        window = self._options.window
-        if not self._order.shuffle_rows or window.unit == "chunk":
-            budget = self._options.memory_budget
-            return _UNSHUFFLED_CHUNK if budget is None else min(_UNSHUFFLED_CHUNK, max(budget // 16, 1))
-        if window.unit == "bytes":
-            return max(window.amount // PART_OF_WINDOW, 1)
-        size, n_rows = sum(chunk.size_bytes for chunk in chunks), total_rows(chunks) or 1
-        return max(size * window.amount // n_rows // PART_OF_WINDOW, 1)
-
-    def _check_windows(self, plan: EpochPlan, budget: int) -> None:
-        """Raise where two neighbouring windows, which a batch across their border needs, do not fit together."""
-        sizes = [sum(plan.chunks[p].size_bytes for p in window) for window in plan.windows]
-        needed = max((a + b for a, b in zip(sizes, [*sizes[1:], 0], strict=False)), default=0)
-        share = int(budget * _STORE)
-        if needed <= share:
-            return
-        what = f"shuffle_window='{max(share // 3, 1)}B'" if self._order.shuffle_rows else "smaller files or row groups"
-        raise BudgetError(
-            f"memory_budget of {budget} bytes is too small: two neighbouring windows take about {needed} bytes "
-            f"decoded, and {share} are for chunks. Raise memory_budget to {int(needed / _STORE) + 1} or use {what}"
-        )
 
 
 def _known_layout(datareader: DataReader[Any]) -> bytes | None:

@@ -19,7 +19,7 @@ SHARED = {
     "memory",
 }  # the ground: types, pure functions, no I/O
 STAGES = {"delta", "plan", "read", "encode", "collate", "engine"}
-WIRING = {"loader", "options", "stages"}  # what alone knows several stages
+WIRING = {"loader", "options", "budget", "stages"}  # what alone knows several stages
 UPPER = {"cli", "compat", "adapters", "testing"}
 MAY_IMPORT = dict.fromkeys(SHARED, SHARED) | {stage: SHARED | {stage} for stage in STAGES}
 MAY_IMPORT["read"] = MAY_IMPORT["read"] | {"delta"}  # the Delta reader is a reader
