@@ -95,6 +95,8 @@ class Snapshot:
     """Names of the partition columns."""
     files: tuple[DataFile, ...]
     """Live files by (modification time, path)."""
+    row_ids: TableField | None = None
+    """The hidden column of row ids; None where the table does not track rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,15 +108,22 @@ class Chunk:
     size_bytes: int
     """Decoded size in memory, an estimate from the file's own metadata; >= 0."""
     rows: range | None = None
-    """Row numbers inside the file; None where the file must be read to know its length."""
+    """Row numbers among the file's rows; None where the file must be read to know its length. Deleted rows do not
+    count."""
     row_group: int | None = None
     """Number of the Parquet row group that holds the rows; None for other formats."""
     row_group_rows: range | None = None
-    """Row numbers inside the file of that whole row group."""
+    """Row numbers of that whole row group, counted alike."""
     partition_values: tuple[tuple[str, str | None], ...] = ()
     """(partition column, value as the log spells it)."""
     version: int | None = None
     """Version of the table; None for a folder of files."""
+    file_bytes: int | None = None
+    """Size of the file as the log states it."""
+    deletion_vector: DeletionVector | None = None
+    """Which rows of the file are deleted."""
+    base_row_id: int | None = None
+    """Row id of the file's first row, deleted ones counted, of a table that tracks rows."""
 
     @property
     def n_rows(self) -> int | None:

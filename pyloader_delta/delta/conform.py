@@ -1,123 +1,145 @@
 """Arrow arrays as a file holds them become arrays of the table's logical types; buffers are shared where they fit.
 
-What would change a value is an error. A field that a file lacks, at any depth, is NULL.
+How is settled once a file, from its schema. What would change a value is an error. A field that a file lacks, at any
+depth, is NULL.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as kinds
 
+from pyloader_delta.delta.widen import caster
+from pyloader_delta.errors import TableError
+from pyloader_delta.values import TableField
 
-def conform(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
-    """Return a column of a file as the table's schema has it.
+Conversion = Callable[[pa.Array], pa.Array]
+
+
+def conversion(stored: pa.DataType, field: TableField, place: str) -> Conversion | None:
+    """Return what makes an array of a file one of the table's schema; None where it is one already.
+
+    Args:
+        stored: The array's type.
+        field: What the table makes of it.
+        place: Where it is, such as `orders.element.name`, for errors.
 
     Raises:
-        TypeError: The stored type has no lossless way to the logical one; the text names the column.
-        ValueError: A value does not fit the logical type.
+        TypeError: The stored type has no lossless way to the logical one.
+        TableError: It is of a kind that is not supported.
+
+    The conversion itself raises ValueError where a value does not fit.
     """
-    if column.type == field.type:
-        return column
-    return pa.chunked_array([_conform(chunk, field.type, field.name) for chunk in column.chunks], type=field.type)
+    if isinstance(stored, pa.BaseExtensionType):
+        return _after_storage(conversion(stored.storage_type, field, place))
+    wanted = field.type
+    if kinds.is_null(wanted) and kinds.is_null(stored):
+        return None
+    if kinds.is_null(stored) or kinds.is_null(wanted):
+        return lambda array: pa.nulls(len(array), wanted)
+    if kinds.is_struct(wanted) and kinds.is_struct(stored):
+        return _struct(stored, field, place)
+    if kinds.is_map(wanted) and kinds.is_map(stored):
+        return _map(stored, field, place)
+    if kinds.is_list(wanted) and kinds.is_list(stored):
+        element = conversion(stored.value_type, field.children[0], f"{place}.element")
+        if element is None and _same(stored, wanted):
+            return None
+        return partial(_nested, wanted, lambda array: _converted(array.values, element))
+    if kinds.is_list(wanted) and (kinds.is_large_list(stored) or kinds.is_fixed_size_list(stored)):
+        as_list = pa.list_(stored.value_field)
+        rest = conversion(as_list, field, place)
+        return lambda array: _converted(array.cast(as_list), rest)
+    return None if stored == wanted else caster(stored, wanted, place)
 
 
-def find(name: str, names: Sequence[str]) -> int | None:
-    """Return where a file has a field: under its very name, else under the only one that differs in case."""
-    if name in names:
-        return names.index(name)
-    similar = [i for i, other in enumerate(names) if other.lower() == name.lower()]
+def _same(stored: pa.DataType, wanted: pa.DataType) -> bool:
+    """Return whether types agree also in what equality passes over: metadata, and names inside lists and maps."""
+    return bool(stored.equals(wanted, check_metadata=True))
+
+
+def find(field: TableField, stored: Sequence[pa.Field]) -> int | None:
+    """Return which of a file's fields, side by side, is a field of the table.
+
+    By id, if any of them has one. Else by its very name, or by the only name that differs from it in case.
+    """
+    if field.stored_id is not None:
+        ids = [field_id(other) for other in stored]
+        if any(number is not None for number in ids):
+            return ids.index(field.stored_id) if field.stored_id in ids else None
+    names = [other.name for other in stored]
+    if field.stored_name in names:
+        return names.index(field.stored_name)
+    similar = [i for i, name in enumerate(names) if name.lower() == field.stored_name.lower()]
     return similar[0] if len(similar) == 1 else None
 
 
-def _conform(array: pa.Array, wanted: pa.DataType, place: str) -> pa.Array:
-    if isinstance(array, pa.ExtensionArray):
-        array = array.storage
-    stored = array.type
-    if stored == wanted:
-        return array
-    if kinds.is_null(stored) or kinds.is_null(wanted):
-        return pa.nulls(len(array), wanted)
-    if kinds.is_struct(wanted) and kinds.is_struct(stored):
-        return _struct(array, wanted, place)
-    if kinds.is_map(wanted) and kinds.is_map(stored):
-        entry = wanted.field(0).type  # its fields' names and nullability are the type's own
-        keys = _conform(array.keys, wanted.key_type, f"{place}.key")
-        items = _conform(array.items, wanted.item_type, f"{place}.value")
-        return _nested(array, wanted, pa.StructArray.from_arrays([keys, items], fields=list(entry)))
-    if kinds.is_list(wanted) and kinds.is_list(stored):
-        return _nested(array, wanted, _conform(array.values, wanted.value_type, f"{place}.element"))
-    if kinds.is_list(wanted) and (kinds.is_large_list(stored) or kinds.is_fixed_size_list(stored)):
-        return _conform(array.cast(pa.list_(stored.value_field)), wanted, place)
-    if not _lossless(stored, wanted):
-        raise TypeError(f"column {place!r} is stored as {stored}, but the table's type is {wanted}")
-    try:
-        return _cast(array, wanted)
-    except pa.ArrowException as error:
-        raise ValueError(
-            f"column {place!r} is stored as {stored}, but the table's type is {wanted}: {error}"
-        ) from error
+def field_id(field: pa.Field) -> int | None:
+    """Return the Parquet field id of a file's field."""
+    number = (field.metadata or {}).get(b"PARQUET:field_id")
+    return None if number is None else int(number)
 
 
-def _struct(array: pa.StructArray, wanted: pa.StructType, place: str) -> pa.Array:
-    stored = [array.type.field(i).name for i in range(array.type.num_fields)]
-    children = []
-    for field in wanted:
-        i = find(field.name, stored)
-        if i is None:
-            children.append(pa.nulls(len(array), field.type))
-        else:
-            children.append(_conform(array.field(i), field.type, f"{place}.{field.name}"))
-    return pa.StructArray.from_arrays(children, fields=list(wanted), mask=array.is_null() if array.null_count else None)
+def _converted(array: pa.Array, convert: Conversion | None) -> pa.Array:
+    return array if convert is None else convert(array)
 
 
-def _nested(array: pa.Array, wanted: pa.DataType, child: pa.Array) -> pa.Array:
+def _after_storage(convert: Conversion | None) -> Conversion:
+    return lambda array: _converted(array.storage, convert)
+
+
+def _struct(stored: pa.StructType, field: TableField, place: str) -> Conversion | None:
+    fields = list(stored)
+    if field.variant and any(child.name == "typed_value" for child in fields):
+        raise TableError(
+            f"column {place!r} is a variant that is shredded (feature 'variantShredding'), which is not supported; "
+            "leave it out by columns=[…], or write a copy of the table without shredding"
+        )
+    found = [find(child, fields) for child in field.children]
+    children = [
+        None if i is None else conversion(fields[i].type, child, f"{place}.{child.name}")
+        for i, child in zip(found, field.children, strict=True)
+    ]
+    in_place = found == list(range(len(fields))) and not any(children)
+    if in_place and _same(stored, field.type):
+        return None
+    wanted = list(field.type)
+
+    def convert(array: pa.StructArray) -> pa.Array:
+        arrays = [
+            pa.nulls(len(array), kind.type) if i is None else _converted(array.field(i), child)
+            for i, child, kind in zip(found, children, wanted, strict=True)
+        ]
+        mask = array.is_null() if array.null_count else None
+        if not arrays:  # which say no length
+            validity = None if mask is None else pc.invert(mask).buffers()[1]
+            return pa.Array.from_buffers(field.type, len(array), [validity])
+        return pa.StructArray.from_arrays(arrays, fields=wanted, mask=mask)
+
+    return convert
+
+
+def _map(stored: pa.MapType, field: TableField, place: str) -> Conversion | None:
+    key = conversion(stored.key_type, field.children[0], f"{place}.key")
+    value = conversion(stored.item_type, field.children[1], f"{place}.value")
+    if key is None and value is None and _same(stored, field.type):
+        return None
+    entry = list(field.type.field(0).type)  # its fields' names and nullability are the type's own
+
+    def entries(array: pa.MapArray) -> pa.Array:
+        pair = [_converted(array.keys, key), _converted(array.items, value)]
+        return pa.StructArray.from_arrays(pair, fields=entry)
+
+    return partial(_nested, field.type, entries)
+
+
+def _nested(wanted: pa.DataType, child: Callable[[pa.Array], pa.Array], array: pa.Array) -> pa.Array:
     """Return a list or map with the offsets and the validity of `array` over other children."""
     validity, offsets = array.buffers()[:2]
     return pa.Array.from_buffers(
-        wanted, len(array), [validity, offsets], array.null_count, array.offset, children=[child]
+        wanted, len(array), [validity, offsets], array.null_count, array.offset, children=[child(array)]
     )
-
-
-def _lossless(stored: pa.DataType, wanted: pa.DataType) -> bool:
-    """Return whether a cast keeps every value or fails; Arrow would also parse texts and round floats."""
-    if kinds.is_dictionary(stored):
-        return _lossless(stored.value_type, wanted) or stored.value_type == wanted
-    if kinds.is_string(wanted) or kinds.is_binary(wanted):
-        return _is_bytes(stored)
-    if kinds.is_integer(wanted):
-        return bool(kinds.is_integer(stored))
-    if kinds.is_floating(wanted):
-        return bool(kinds.is_floating(stored) and stored.bit_width <= wanted.bit_width)
-    if kinds.is_timestamp(wanted):
-        return bool(kinds.is_timestamp(stored))
-    if kinds.is_decimal(wanted):
-        return bool(kinds.is_decimal(stored))
-    return bool(kinds.is_date(wanted) and kinds.is_date(stored))
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return any(
-        is_kind(kind)
-        for is_kind in (
-            kinds.is_string,
-            kinds.is_large_string,
-            kinds.is_string_view,
-            kinds.is_binary,
-            kinds.is_large_binary,
-            kinds.is_binary_view,
-            kinds.is_fixed_size_binary,
-        )
-    ) and not kinds.is_decimal(kind)
-
-
-def _cast(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    if not kinds.is_timestamp(wanted):
-        return array.cast(wanted)
-    # A time without a zone is UTC. Delta knows microseconds; what is finer is cut off, downwards as Spark does.
-    plain = array.view(pa.timestamp(array.type.unit))
-    if array.type.unit == "ns":
-        plain = pc.floor_temporal(plain, unit="microsecond")
-    return plain.cast(pa.timestamp("us")).view(wanted)

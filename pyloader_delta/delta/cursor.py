@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from pyloader_delta.delta.parquet import DataParquet
+from pyloader_delta.delta.parquet import DataParquet, Piece
 
 _MIN_BATCH_ROWS = 1024  # less would cost more calls than decoding
 
 
 class Cursor:
-    """The next row of one row group of one file, which it owns and closes.
+    """The next live row of one row group of one file, which it owns and closes.
 
     Args:
         file: An open file that no other cursor uses.
@@ -20,41 +20,44 @@ class Cursor:
 
     def __init__(self, file: DataParquet, row_group: int, batch_rows: int) -> None:
         self.position = 0
-        """Number, in the row group, of the next row."""
-        self._file = file
-        self._batches = file.batches(row_group, max(batch_rows, _MIN_BATCH_ROWS))
-        self._rest: pa.RecordBatch | pa.Table | None = None  # a table once its rows are logical
+        """Number, among the row group's live rows, of the next row."""
+        self.file = file
+        """The open file."""
+        self._pieces = file.pieces(row_group, max(batch_rows, _MIN_BATCH_ROWS))
+        self._rest: Piece | pa.Table | None = None  # a table once its rows are logical
 
     def take(self, n_rows: int) -> pa.Table:
         """Return the next `n_rows` rows, or fewer where the row group ends."""
-        pieces = []
+        found = []
         while n_rows > 0 and (rest := self._next()) is not None:
-            # Whole batches become logical, so that none is converted twice.
-            table = rest if isinstance(rest, pa.Table) else self._file.logical(rest)
-            pieces.append(table.slice(0, n_rows))
+            # Whole pieces become logical, so that none is converted twice.
+            table = rest if isinstance(rest, pa.Table) else rest.table()
+            found.append(table.slice(0, n_rows))
             n_rows -= self._drop(table, n_rows)
-        return pieces[0] if len(pieces) == 1 else pa.concat_tables(pieces)
+        return found[0] if len(found) == 1 else pa.concat_tables(found or [self.file.schema.empty_table()])
 
     def skip(self, n_rows: int) -> None:
         """Go `n_rows` rows forward."""
         while n_rows > 0 and (rest := self._next()) is not None:
+            if isinstance(rest, Piece) and rest.num_rows > n_rows:
+                rest = rest.table()
             n_rows -= self._drop(rest, n_rows)
 
     def close(self) -> None:
         """Close the file."""
         self._rest = None
-        self._batches = iter(())
-        self._file.close()
+        self._pieces = iter(())
+        self.file.close()
 
-    def _next(self) -> pa.RecordBatch | pa.Table | None:
+    def _next(self) -> Piece | pa.Table | None:
         while self._rest is None or self._rest.num_rows == 0:
-            self._rest = next(self._batches, None)
+            self._rest = next(self._pieces, None)
             if self._rest is None:
                 return None
         return self._rest
 
-    def _drop(self, rest: pa.RecordBatch | pa.Table, n_rows: int) -> int:
+    def _drop(self, rest: Piece | pa.Table, n_rows: int) -> int:
         n_dropped: int = min(n_rows, rest.num_rows)
-        self._rest = rest.slice(n_dropped) if n_dropped < rest.num_rows else None
+        self._rest = None if isinstance(rest, Piece) or n_dropped == rest.num_rows else rest.slice(n_dropped)
         self.position += n_dropped
         return n_dropped

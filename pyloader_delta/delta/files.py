@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from pyloader_delta.delta.cursor import Cursor
 from pyloader_delta.delta.parquet import DataParquet, read_errors
+from pyloader_delta.delta.selection import Selection
+from pyloader_delta.delta.store import Store
 from pyloader_delta.errors import ConfigError, ReadError
 from pyloader_delta.values import Chunk
 
-_MAX_FILES = 2  # a mapped file's pages count as ours; its footer, which costs more than opening it, is kept longer
-_MAX_FOOTERS = 32
+_MAX_FILES = (
+    2  # a mapped file's pages count as ours; what is known of it, which costs more than opening, is kept longer
+)
+_MAX_KNOWN = 32
+_MAX_KEPT_DELETED = 1 << 17  # numbers of a file's deleted rows; more are read again
 _MAX_CURSORS = 4  # the plan interleaves that many large row groups
+
+
+class _Known(NamedTuple):
+    """What was read of a file beside its rows."""
+
+    metadata: pq.FileMetaData | None = None
+    deleted: NDArray[np.int64] | None = None
+
+    def close(self) -> None: ...
 
 
 class _Closable(Protocol):
@@ -30,65 +46,74 @@ class OpenFiles:
     """Reads chunks of a table. A copy, pickled or not, begins with nothing open.
 
     Args:
-        schema: Logical schema of the selected columns.
+        store: The table's store.
+        selection: What is read of the table.
     """
 
-    def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
+    def __init__(self, store: Store, selection: Selection) -> None:
+        self._store = store
+        self._selection = selection
         self._files: OrderedDict[str, DataParquet] = OrderedDict()
-        self._footers: OrderedDict[str, pq.FileMetaData] = OrderedDict()
+        self._known: OrderedDict[str, _Known] = OrderedDict()
         self._cursors: OrderedDict[tuple[str, int], Cursor] = OrderedDict()
 
-    def __reduce__(self) -> tuple[type[OpenFiles], tuple[pa.Schema]]:
-        return OpenFiles, (self._schema,)
+    def __reduce__(self) -> tuple[type[OpenFiles], tuple[Store, Selection]]:
+        return OpenFiles, (self._store, self._selection)
 
     def read(self, chunk: Chunk) -> pa.Table:
         """Return the rows of a chunk in the logical schema; consecutive parts of a row group continue a cursor.
 
         Raises:
             ConfigError: The chunk is no run of rows of one row group.
-        ReadError: The file is missing, corrupt, or another one than when the chunk was planned.
+            ReadError: The file is missing, corrupt, or another one than when the chunk was planned.
         """
         rows, whole, row_group = chunk.rows, chunk.row_group_rows, chunk.row_group
         if rows is None or whole is None or row_group is None or not _within(rows, whole):
             raise ConfigError(f"{chunk} is no run of rows of a row group; take chunks from chunks()")
         with read_errors(chunk.path, chunk.version, place=f" rows {rows.start}..{rows.stop - 1}"):
-            file = self._file(chunk)
-            footer = file.metadata
-            if row_group >= footer.num_row_groups or footer.row_group(row_group).num_rows != len(whole):
-                raise ReadError(f"{chunk.path} of version {chunk.version} was changed while it was being read")
             if rows == whole:
-                table = file.row_group(row_group)
-            elif not file.stored:
-                table = file.row_group(row_group).slice(rows.start - whole.start, len(rows))
+                table = self._file(chunk, row_group, whole).row_group(row_group)
             else:
-                table = self._part(chunk, file, row_group, rows, whole)
+                table = self._part(chunk, row_group, rows, whole)
             if table.num_rows != len(rows):
                 raise ReadError(f"{chunk} gave {table.num_rows} rows: the file is corrupt")
             return table
 
     def close(self) -> None:
         """Close everything; reading opens it again."""
-        for cursor in self._cursors.values():
-            cursor.close()
-        for file in self._files.values():
-            file.close()
-        self._cursors.clear()
-        self._files.clear()
-        self._footers.clear()
+        for kept in (self._cursors, self._files):
+            for closable in kept.values():
+                closable.close()
+            kept.clear()
+        self._known.clear()
 
-    def _file(self, chunk: Chunk) -> DataParquet:
-        file = self._files.pop(chunk.path, None)
-        if file is None:
-            footer = self._footers.pop(chunk.path, None)
-            file = DataParquet(chunk.path, self._schema, dict(chunk.partition_values), footer)
-            self._footers[chunk.path] = file.metadata
-            if len(self._footers) > _MAX_FOOTERS:
-                self._footers.popitem(last=False)
+    def _file(self, chunk: Chunk, row_group: int, whole: range) -> DataParquet:
+        file = self._files.pop(chunk.path, None) or self._opened(chunk)
         _keep(self._files, chunk.path, file, _MAX_FILES)
+        self._check(chunk, file, row_group, whole)
         return file
 
-    def _part(self, chunk: Chunk, file: DataParquet, row_group: int, rows: range, whole: range) -> pa.Table:
+    def _opened(self, chunk: Chunk) -> DataParquet:
+        known = self._known.pop(chunk.path, None) or _Known()
+        file = DataParquet(
+            self._store,
+            chunk,
+            self._selection,
+            chunk.version,
+            size_bytes=chunk.file_bytes,
+            metadata=known.metadata,
+            deleted=known.deleted,
+        )
+        deleted = file.deleted
+        kept = deleted if deleted is not None and len(deleted) <= _MAX_KEPT_DELETED else None
+        _keep(self._known, chunk.path, _Known(file.metadata, kept), _MAX_KNOWN)
+        return file
+
+    def _check(self, chunk: Chunk, file: DataParquet, row_group: int, whole: range) -> None:
+        if row_group >= file.metadata.num_row_groups or file.n_live(row_group) != len(whole):
+            raise ReadError(f"{chunk.path} of version {chunk.version} was changed while it was being read")
+
+    def _part(self, chunk: Chunk, row_group: int, rows: range, whole: range) -> pa.Table:
         start, n_rows = rows.start - whole.start, len(rows)
         key = (chunk.path, row_group)
         cursor = self._cursors.pop(key, None)
@@ -96,9 +121,9 @@ class OpenFiles:
             cursor.close()
             cursor = None
         if cursor is None:
-            own = DataParquet(chunk.path, self._schema, dict(chunk.partition_values), file.metadata)
-            cursor = Cursor(own, row_group, n_rows)
+            cursor = Cursor(self._opened(chunk), row_group, n_rows)
         try:
+            self._check(chunk, cursor.file, row_group, whole)
             cursor.skip(start - cursor.position)
             table = cursor.take(n_rows)
         except BaseException:

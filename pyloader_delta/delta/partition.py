@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import re
+import zoneinfo
 
 import pyarrow as pa
 
@@ -20,16 +21,16 @@ _BOOLEANS = {"true": True, "false": False}
 _DECIMALS = decimal.Context(prec=80, traps=[decimal.InvalidOperation])
 
 
-def partition_scalar(text: str | None, field: pa.Field) -> pa.Scalar:
+def partition_scalar(text: str | None, field: pa.Field, timezone: str = "UTC") -> pa.Scalar:
     """Return the value of a partition column for all rows of a file.
 
-    The empty text is NULL, but in a string column that is not nullable. Timestamps without a zone are UTC, as all
-    readers but Spark have them. Binary values are the text's UTF-8 bytes, as Spark writes them, or a run of escapes
-    such as `\\u0001\\u00ff`, one a byte, as delta-rs does.
+    The empty text is NULL, but in a string column that is not nullable. Binary values are the text's UTF-8 bytes, as
+    Spark writes them, or a run of escapes such as `\\u0001\\u00ff`, one a byte, as delta-rs does.
 
     Args:
         text: The value as the log spells it; None is NULL. It is no part of a path: nothing is unquoted.
         field: The partition column.
+        timezone: Zone of a timestamp that states none. All readers but Spark take UTC; Spark takes that of the session.
 
     Raises:
         TableError: The text is no value of the column's type.
@@ -38,14 +39,14 @@ def partition_scalar(text: str | None, field: pa.Field) -> pa.Scalar:
     if text is None or (text == "" and (field.nullable or not pa.types.is_string(kind))):
         return pa.scalar(None, kind)
     try:
-        return _scalar(text, kind)
+        return _scalar(text, kind, timezone)
     except (ValueError, ArithmeticError, pa.ArrowException) as error:
         raise TableError(
             f"partition column {field.name!r} has the value {text!r} in the log, which is no {kind}: the log is broken"
         ) from error
 
 
-def _scalar(text: str, kind: pa.DataType) -> pa.Scalar:
+def _scalar(text: str, kind: pa.DataType, timezone: str) -> pa.Scalar:
     if pa.types.is_string(kind):
         return pa.scalar(text, kind)
     if pa.types.is_binary(kind):
@@ -68,19 +69,21 @@ def _scalar(text: str, kind: pa.DataType) -> pa.Scalar:
             raise ValueError("no date")
         return pa.scalar(datetime.date.fromisoformat(found[1]), kind)
     if pa.types.is_timestamp(kind):
-        return pa.scalar(_microseconds(text), pa.int64()).cast(kind)
+        return pa.scalar(_microseconds(text, "UTC" if kind.tz is None else timezone), pa.int64()).cast(kind)
     raise ValueError(f"no type of a partition column: {kind}")
 
 
-def _microseconds(text: str) -> int:
+def _microseconds(text: str, timezone: str) -> int:
     """Return microseconds since 1970 UTC."""
     if not (found := _TIMESTAMP.fullmatch(text)):
         raise ValueError("no timestamp")
     date, hour, minute, second, fraction, zone = found.groups()
     time = datetime.time(int(hour or 0), int(minute or 0), int(second or 0), int(f"{fraction or ''}000000"[:6]))
-    moment = datetime.datetime.combine(datetime.date.fromisoformat(date), time) - _EPOCH
-    if zone and zone[0] in "+-":
+    local = datetime.datetime.combine(datetime.date.fromisoformat(date), time)
+    offset = datetime.timedelta()
+    if zone is None and timezone != "UTC":
+        offset = local.replace(tzinfo=zoneinfo.ZoneInfo(timezone)).utcoffset() or offset
+    elif zone and zone[0] in "+-":
         digits = zone[1:].replace(":", "")
-        offset = datetime.timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
-        moment -= offset if zone[0] == "+" else -offset
-    return moment // datetime.timedelta(microseconds=1)
+        offset = datetime.timedelta(hours=int(digits[:2]), minutes=int(digits[2:])) * (1 if zone[0] == "+" else -1)
+    return (local - _EPOCH - offset) // datetime.timedelta(microseconds=1)

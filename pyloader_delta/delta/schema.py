@@ -38,6 +38,9 @@ _PRIMITIVES |= {
 }
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
 _VARIANT = pa.struct({"metadata": pa.binary(), "value": pa.binary()})
+ROW_ID = "_row_id"
+"""Name under which the row ids of a table that tracks rows can be selected."""
+_ROW_ID_COLUMN = "delta.rowTracking.materializedRowIdColumnName"
 _MAPPING = "delta.columnMapping"
 _MODES = ("none", "name", "id")
 
@@ -87,6 +90,16 @@ def table_fields(schema_string: str, mapping: str = "none") -> tuple[TableField,
 def arrow_schema(fields: Iterable[TableField]) -> pa.Schema:
     """Return the logical schema of columns."""
     return pa.schema([field.arrow for field in fields])
+
+
+def row_id_field(protocol: Mapping[str, Any], configuration: Mapping[str, str] | None) -> TableField | None:
+    """Return the hidden column of row ids, or None for a table that does not track rows.
+
+    Its stored name is that of the column in which rewritten files keep the ids of their rows, or empty.
+    """
+    if "rowTracking" not in (protocol.get("writerFeatures") or ()):
+        return None
+    return TableField(ROW_ID, str((configuration or {}).get(_ROW_ID_COLUMN) or ""), None, pa.int64(), False)
 
 
 def plain_fields(schema: pa.Schema) -> tuple[TableField, ...]:

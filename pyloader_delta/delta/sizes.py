@@ -16,6 +16,7 @@ from pyarrow import types as kinds
 from pyloader_delta.delta.conform import find
 from pyloader_delta.delta.cursor import Cursor
 from pyloader_delta.delta.parquet import DataParquet, n_leaves
+from pyloader_delta.values import TableField
 
 _OFFSET_BITS = 32
 _SAMPLE_ROWS = 1024
@@ -39,12 +40,12 @@ class Leaf(NamedTuple):
     """Whether it has another number of values than of rows, being below a list."""
 
 
-def column_leaves(file: DataParquet, field: pa.Field) -> list[Leaf]:
+def column_leaves(file: DataParquet, field: TableField) -> list[Leaf]:
     """Return the leaves of a selected column that the log does not give."""
     stored = file.stored.get(field.name)
     if stored is None:
-        return list(_leaves(field.type, None, 0, field.name, False))
-    return list(_leaves(field.type, stored.type, file.first_leaf(field.name), field.name, False))
+        return list(_leaves(field, None, 0, field.name, False))
+    return list(_leaves(field, stored.type, file.first_leaf(field.name), field.name, False))
 
 
 def constant_bytes(value: pa.Scalar, n_rows: int) -> int:
@@ -55,17 +56,17 @@ def constant_bytes(value: pa.Scalar, n_rows: int) -> int:
     return n_rows * _bits(value.type) // 8
 
 
-def sample_lengths(file: DataParquet, row_group: int, schema: pa.Schema) -> Lengths:
-    """Return the lengths of texts and bytes in the first rows of a row group; closes the file."""
+def sample_lengths(file: DataParquet, row_group: int) -> Lengths:
+    """Return the lengths of texts and bytes in the first live rows of a row group; closes the file."""
     cursor = Cursor(file, row_group, _SAMPLE_ROWS)
     try:
         table = cursor.take(_SAMPLE_ROWS)
     finally:
         cursor.close()
     lengths: Lengths = {}
-    for field in schema:
-        for chunk in table.column(field.name).chunks:
-            for place, leaf, n_values in _variable_arrays(chunk, field.name):
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        for chunk in column.chunks:
+            for place, leaf, n_values in _variable_arrays(chunk, name):
                 known_bytes, known_values = lengths.get(place, (0, 0))
                 n_bytes = pc.sum(pc.binary_length(leaf)).as_py() or 0
                 lengths[place] = (known_bytes + n_bytes, known_values + n_values)
@@ -83,30 +84,31 @@ def has_variable(kind: pa.DataType) -> bool:
     return _variable(kind) or any(has_variable(kind.field(i).type) for i in range(kind.num_fields))
 
 
-def _leaves(kind: pa.DataType, stored: pa.DataType | None, first: int, place: str, repeated: bool) -> Iterator[Leaf]:
+def _leaves(wanted: TableField, stored: pa.DataType | None, first: int, place: str, repeated: bool) -> Iterator[Leaf]:
+    kind = wanted.type
     if isinstance(stored, pa.BaseExtensionType):
         stored = stored.storage_type
     if stored is not None and kind.num_fields and not stored.num_fields:
-        stored = None  # a mismatch, which reading will report
+        stored = None  # nulls
     column = None if stored is None else first
     if kinds.is_struct(kind):
-        for field in kind:
-            i = None if stored is None else find(field.name, [stored.field(j).name for j in range(stored.num_fields)])
+        for field in wanted.children:
+            i = None if stored is None else find(field, list(stored))
             child = None if stored is None or i is None else stored.field(i).type
             before = 0 if stored is None or i is None else sum(n_leaves(stored.field(j).type) for j in range(i))
-            yield from _leaves(field.type, child, first + before, f"{place}.{field.name}", repeated)
+            yield from _leaves(field, child, first + before, f"{place}.{field.name}", repeated)
     elif kinds.is_map(kind):
         key = value = None
         if stored is not None and kinds.is_map(stored):
             key, value = stored.key_type, stored.item_type
         yield Leaf(place, column, _OFFSET_BITS, False, repeated)
-        yield from _leaves(kind.key_type, key, first, f"{place}.key", True)
+        yield from _leaves(wanted.children[0], key, first, f"{place}.key", True)
         after = 0 if key is None else n_leaves(key)
-        yield from _leaves(kind.item_type, value, first + after, f"{place}.value", True)
+        yield from _leaves(wanted.children[1], value, first + after, f"{place}.value", True)
     elif kinds.is_list(kind):
         yield Leaf(place, column, _OFFSET_BITS, False, repeated)
         child = None if stored is None else stored.field(0).type
-        yield from _leaves(kind.value_type, child, first, f"{place}.element", True)
+        yield from _leaves(wanted.children[0], child, first, f"{place}.element", True)
     elif _variable(kind):
         yield Leaf(place, column, _OFFSET_BITS, True, repeated)
     else:

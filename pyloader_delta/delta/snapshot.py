@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyloader_delta.delta.paths import scheme, table_path
 from pyloader_delta.delta.protocol import check_protocol, refuse_deletion_vector
 from pyloader_delta.delta.replay import Add, PartitionValues, State, replay
-from pyloader_delta.delta.schema import arrow_schema, mapping_mode, table_fields
+from pyloader_delta.delta.schema import arrow_schema, mapping_mode, row_id_field, table_fields
 from pyloader_delta.errors import TableError
 from pyloader_delta.values import DataFile, Snapshot
 
@@ -51,6 +51,7 @@ def load_snapshot(uri: str, version: int | None = None) -> Snapshot:
         fields=fields,
         partition_columns=tuple(partition_columns.values()),
         files=tuple(files),
+        row_ids=row_id_field(state.protocol, state.metadata.get("configuration")),
     )
 
 

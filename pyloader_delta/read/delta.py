@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import os
+import zoneinfo
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, NoReturn, TypeVar
 
@@ -13,6 +13,8 @@ from pyloader_delta.delta import load_snapshot
 from pyloader_delta.delta.files import OpenFiles
 from pyloader_delta.delta.footers import row_groups
 from pyloader_delta.delta.paths import table_path
+from pyloader_delta.delta.selection import Selection, selected
+from pyloader_delta.delta.store import Store
 from pyloader_delta.errors import ConfigError, TableError
 from pyloader_delta.read.base import DataReader, T_co, whole_number
 from pyloader_delta.values import Chunk, Snapshot
@@ -41,12 +43,19 @@ class DeltaDataReader(DataReader[T_co]):
         batch_size: Rows in a batch, >= 1. None, here and below: the class attribute of that name.
         shuffle: Mix the rows of each shuffle window (see `DataLoader.shuffle_window`).
         random_seed: Seed of that mixing; any int, 0 included.
-        columns: Names of the columns to read, in this order; None for all in the table's order.
+        columns: Names of the columns to read, in this order; None for all in the table's order. A table that tracks
+            rows also has `_row_id`, an int64 that stays with a row for as long as it lives.
         version: Version of the table to read, >= 0; None for the latest when chunks are first listed.
+        partition_timezone: Zone, such as `Europe/Berlin`, of timestamps in partition columns that state none; Spark
+            writes them in the zone of its session, others in UTC.
+        page_checksums: Verify the checksums of Parquet pages, where the files have them; costs about a sixth of
+            reading, and finds damage on the way that nothing else would.
     """
 
     columns: Sequence[str] | None = None
     version: int | None = None
+    partition_timezone: str = "UTC"
+    page_checksums: bool = False
 
     _pin: _Pin | None = None
 
@@ -58,12 +67,18 @@ class DeltaDataReader(DataReader[T_co]):
         *,
         columns: Sequence[str] | None = None,
         version: int | None = None,
+        partition_timezone: str | None = None,
+        page_checksums: bool | None = None,
     ) -> None:
         super().__init__(batch_size, shuffle=shuffle, random_seed=random_seed)
         if columns is not None:  # else a subclass's own attribute holds
             self.columns = columns
         if version is not None:
             self.version = version
+        if partition_timezone is not None:
+            self.partition_timezone = partition_timezone
+        if page_checksums is not None:
+            self.page_checksums = page_checksums
 
     @_Computed
     def snapshot(self) -> Snapshot | None:
@@ -82,8 +97,9 @@ class DeltaDataReader(DataReader[T_co]):
         committed since. Another reader sees the table as it then is.
 
         Raises:
-            ConfigError: `root`, `columns` or `version` is wrong.
-            TableError: There is no such table or version, or it needs a feature that is not supported.
+            ConfigError: `root`, `columns` or another setting is wrong.
+            TableError: There is no such table or version, it needs a feature that is not supported, or a selected
+                column has a type that cannot be read.
             ReadError: A data file is missing or corrupt.
         """
         if not isinstance(root, str | os.PathLike):
@@ -94,10 +110,11 @@ class DeltaDataReader(DataReader[T_co]):
             snapshot = known.snapshot
         else:
             snapshot = load_snapshot(root, version)
-        schema = _selected(snapshot, self.columns)
-        chunks = row_groups(snapshot, schema)
+        selection = self._selection(snapshot)
+        store = Store(root)
+        chunks = row_groups(store, snapshot, selection)
         self._release()
-        self._pin = _Pin((root, version), snapshot, schema)
+        self._pin = _Pin((root, version), snapshot, OpenFiles(store, selection), selection.schema)
         return chunks
 
     def read_chunk(self, chunk: Chunk) -> Any:
@@ -127,6 +144,22 @@ class DeltaDataReader(DataReader[T_co]):
         """Close files and cursors; a later `read_chunk` opens them again."""
         self._release()
 
+    def _selection(self, snapshot: Snapshot) -> Selection:
+        name, zone, checksums = type(self).__name__, self.partition_timezone, self.page_checksums
+        if not isinstance(checksums, bool):
+            raise ConfigError(f"page_checksums of {name} must be True or False, got {checksums!r}")
+        try:
+            zoneinfo.ZoneInfo(zone)
+        except (TypeError, ValueError, OSError) as error:  # not found: an OSError too where it names a folder
+            raise ConfigError(
+                f"partition_timezone of {name} must be the name of a zone, such as 'Europe/Berlin', got {zone!r}"
+            ) from error
+        except zoneinfo.ZoneInfoNotFoundError as error:
+            raise ConfigError(f"partition_timezone of {name}: no zone {zone!r} is known here") from error
+        table = f"version {snapshot.version} of {snapshot.uri}"
+        fields, row_id = selected(snapshot.fields, self.columns, table, row_ids=snapshot.row_ids)
+        return Selection(fields, zone, checksums, row_id)
+
     def _release(self) -> None:
         if self._pin is not None:
             self._pin.files.close()
@@ -140,11 +173,13 @@ class DeltaDataReader(DataReader[T_co]):
 class _Pin:
     """The snapshot that a reader and its copies read. It travels without the list of files and open handles."""
 
-    def __init__(self, request: tuple[str, int | None], snapshot: Snapshot, schema: pa.Schema) -> None:
+    def __init__(
+        self, request: tuple[str, int | None], snapshot: Snapshot, files: OpenFiles, schema: pa.Schema
+    ) -> None:
         self.request = request
         self.version = snapshot.version
         self.schema = schema
-        self.files = OpenFiles(schema)
+        self.files = files
         self._table_id = snapshot.table_id
         self._snapshot: Snapshot | None = snapshot
 
@@ -168,24 +203,3 @@ def _checked_version(version: object) -> int | None:
     if number is None or number < 0:
         raise ConfigError(f"version must be an int >= 0 or None, got {version!r}")
     return number
-
-
-def _selected(snapshot: Snapshot, columns: object) -> pa.Schema:
-    """Return the schema of the selected columns."""
-    schema = snapshot.schema
-    if columns is None:
-        return schema
-    if not isinstance(columns, list | tuple) or not columns or not all(isinstance(name, str) for name in columns):
-        raise ConfigError(f"columns must be a list of names or None, got {columns!r}")
-    for name in columns:
-        if name not in schema.names:
-            close = difflib.get_close_matches(name.lower(), [other.lower() for other in schema.names], n=1)
-            near = [other for other in schema.names if other.lower() in close]
-            hint = f"; did you mean {near[0]!r}?" if near else ";"
-            raise ConfigError(
-                f"columns names {name!r}, which version {snapshot.version} of {snapshot.uri} does not have{hint} "
-                f"It has {', '.join(map(repr, schema.names))}"
-            )
-        if columns.count(name) > 1:
-            raise ConfigError(f"columns names {name!r} twice")
-    return pa.schema([schema.field(name) for name in columns])

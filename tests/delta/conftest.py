@@ -73,12 +73,12 @@ class Table:
             table = pa.table(table)
         (self.path / name).parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(table, self.path / name)
-        return add(name, time=time, n_rows=table.num_rows, **values)
+        return add(name, time=time, size=(self.path / name).stat().st_size, n_rows=table.num_rows, **values)
 
 
-def add(path: str, *, time: int = 0, n_rows: int | None = None, **values: str | None) -> dict:
+def add(path: str, *, time: int = 0, size: int = 1, n_rows: int | None = None, **values: str | None) -> dict:
     stats = None if n_rows is None else json.dumps({"numRecords": n_rows})
-    return {"add": {"path": path, "partitionValues": values, "size": 1, "modificationTime": time, "stats": stats}}
+    return {"add": {"path": path, "partitionValues": values, "size": size, "modificationTime": time, "stats": stats}}
 
 
 def remove(path: str) -> dict:

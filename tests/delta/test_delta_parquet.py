@@ -9,7 +9,16 @@ import pytest
 
 from pyloader_delta.delta.cursor import Cursor
 from pyloader_delta.delta.parquet import DataParquet, read_errors
+from pyloader_delta.delta.schema import plain_fields
+from pyloader_delta.delta.selection import Selection
+from pyloader_delta.delta.store import Store
 from pyloader_delta.errors import ReadError
+from pyloader_delta.values import DataFile
+
+
+def opened(path: str, schema: pa.Schema, partition_values: dict | None = None) -> DataParquet:
+    file = DataFile(path, 0, 0, None, tuple((partition_values or {}).items()))
+    return DataParquet(Store("/"), file, Selection(plain_fields(schema)), 0)
 
 
 @pytest.fixture
@@ -21,7 +30,7 @@ def read(tmp_path):
     ) -> pa.Table:
         path = str(tmp_path / "f.parquet")
         pq.write_table(stored, path, **options)
-        file = DataParquet(path, schema, partition_values or {})
+        file = opened(path, schema, partition_values)
         table = file.row_group(0)
         file.close()
         assert table.schema.equals(schema)
@@ -224,8 +233,8 @@ WIDER = pa.schema(
 def test_a_cursor_gives_the_row_group_in_pieces_of_any_size(tmp_path):
     path = str(tmp_path / "f.parquet")
     pq.write_table(NESTED, path, data_page_size=2000)
-    whole = DataParquet(path, WIDER, {"p": "v"}).row_group(0)
-    cursor = Cursor(DataParquet(path, WIDER, {"p": "v"}), 0, 1500)
+    whole = opened(path, WIDER, {"p": "v"}).row_group(0)
+    cursor = Cursor(opened(path, WIDER, {"p": "v"}), 0, 1500)
     sizes = [1500, 1, 2000, 0, 7, 1492]
     pieces = [cursor.take(n) for n in sizes if n]
     assert [piece.num_rows for piece in pieces] == [n for n in sizes if n]
@@ -239,7 +248,7 @@ def test_a_cursor_gives_the_row_group_in_pieces_of_any_size(tmp_path):
 def test_a_cursor_skips_forward(tmp_path):
     path = str(tmp_path / "f.parquet")
     pq.write_table(NESTED, path)
-    cursor = Cursor(DataParquet(path, NESTED.schema, {}), 0, 100)
+    cursor = Cursor(opened(path, NESTED.schema), 0, 100)
     cursor.skip(2049)
     assert cursor.take(3).equals(NESTED.slice(2049, 3))
     cursor.skip(0)

@@ -3,6 +3,7 @@
 import copy
 import datetime as dt
 import decimal
+import json
 import os
 import subprocess
 import sys
@@ -181,6 +182,7 @@ def test_row_groups_without_rows_give_no_chunk(numbers):
     with pq.ParquetWriter(path, table.schema) as writer:
         for part in (table.slice(0, 0), table.slice(0, 1), table.slice(0, 0), table.slice(1)):
             writer.write_table(part)
+    state_size(numbers, path)
     assert pq.ParquetFile(path).num_row_groups == 4
     reader = DeltaDataReader()
     chunks = reader.chunks(numbers)
@@ -475,6 +477,16 @@ def test_a_copy_notices_that_the_table_was_replaced(numbers, tmp_path):
         _ = other.snapshot
 
 
+def state_size(table: str, path: object) -> None:
+    """Have the log state the size that a file now has."""
+    for commit in Path(table, "_delta_log").glob("*.json"):
+        actions = [json.loads(line) for line in commit.read_text().splitlines()]
+        for action in actions:
+            if os.path.basename(path) == action.get("add", {}).get("path"):
+                action["add"]["size"] = os.path.getsize(path)
+        commit.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
+
+
 # Files that went wrong -----------------------------------------------------------------------------------------------
 
 
@@ -500,6 +512,7 @@ def test_a_file_that_vanishes_later_is_named(numbers):
 def test_a_corrupt_footer_is_named_at_the_start(numbers, content):
     path = Path(DeltaDataReader().chunks(numbers)[2].path)
     path.write_bytes(content)
+    state_size(numbers, path)
     with pytest.raises(ReadError, match=f"cannot read {path} of version 1: "):
         DeltaDataReader().chunks(numbers)
 
@@ -519,6 +532,9 @@ def test_a_corrupt_page_is_named_with_its_rows(numbers, n_rows):
 def test_a_file_with_other_rows_than_the_log_says_is_refused(numbers):
     path = DeltaDataReader().chunks(numbers)[2].path
     pq.write_table(pq.read_table(path).slice(0, 2), path)
+    with pytest.raises(ReadError, match=rf"{path} of version 1 has \d+ bytes, but the log says \d+"):
+        DeltaDataReader().chunks(numbers)
+    state_size(numbers, path)
     with pytest.raises(ReadError, match=f"{path} of version 1 has 2 rows, but the log says 3"):
         DeltaDataReader().chunks(numbers)
 
@@ -527,8 +543,10 @@ def test_a_file_replaced_while_it_is_read_is_refused(numbers):
     reader = DeltaDataReader()
     chunk = reader.chunks(numbers)[2]
     pq.write_table(pq.read_table(chunk.path).slice(0, 2), chunk.path)
-    with pytest.raises(ReadError, match="was changed while it was being read"):
+    with pytest.raises(ReadError, match=rf"{chunk.path} of version 1 has \d+ bytes, but the log says"):
         reader.read_chunk(chunk)
+    with pytest.raises(ReadError, match="was changed while it was being read"):
+        reader.read_chunk(replace(chunk, file_bytes=None))
 
 
 def test_a_file_with_another_type_than_the_table_is_refused_with_the_column(numbers):
@@ -536,7 +554,7 @@ def test_a_file_with_another_type_than_the_table_is_refused_with_the_column(numb
     chunk = reader.chunks(numbers)[2]
     pq.write_table(pa.table({"x": ["7", "8", "9"], "name": ["7", None, "9"]}), chunk.path)
     with pytest.raises(ReadError, match=f"cannot read {chunk.path} .*column 'x' is stored as string, but"):
-        reader.read_chunk(chunk)
+        reader.read_chunk(replace(chunk, file_bytes=None))
 
 
 def test_a_folder_that_is_no_table_is_refused(tmp_path):

@@ -1,0 +1,79 @@
+"""What of a table is read and how: the same for all its files, for planning and in each worker."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+from pyloader_delta.delta.schema import ROW_ID, arrow_schema
+from pyloader_delta.errors import ConfigError, TableError
+from pyloader_delta.values import TableField
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Columns of a table, and how their values are read."""
+
+    fields: tuple[TableField, ...]
+    """In the order in which they are given."""
+    partition_timezone: str = "UTC"
+    """Zone of partition timestamps that state none."""
+    page_checksums: bool = False
+    """Verify the checksums of a file's pages, where it has them."""
+    row_id: str | None = None
+    """Name of that of the fields which is no column but numbers the rows; None for none."""
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """Logical schema of what is read."""
+        return arrow_schema(self.fields)
+
+
+def selected(
+    fields: Sequence[TableField], columns: object, table: str, *, row_ids: TableField | None = None
+) -> tuple[tuple[TableField, ...], str | None]:
+    """Return the fields that a user's list of names selects, and the name of the row ids if they are among them.
+
+    Args:
+        fields: Columns of the table.
+        columns: Names of columns, `_row_id` too if the table tracks rows; None for all columns.
+        table: What the table is called, with its version, for errors.
+        row_ids: The row ids of a table that tracks them.
+
+    Raises:
+        ConfigError: `columns` is no list of different names of columns.
+        TableError: A selected column has a type that cannot be read.
+    """
+    by_name = {field.name: field for field in fields}
+    if columns is None:
+        columns = list(by_name)
+    elif not isinstance(columns, list | tuple) or not columns or not all(isinstance(name, str) for name in columns):
+        raise ConfigError(f"columns must be a list of names or None, got {columns!r}")
+    chosen, row_id = [], None
+    for name in columns:
+        if columns.count(name) > 1:
+            raise ConfigError(f"columns names {name!r} twice")
+        field = by_name.get(name)
+        if field is None and name == ROW_ID:
+            if row_ids is None:
+                raise ConfigError(
+                    f"columns names {name!r}, but {table} does not track rows (table feature 'rowTracking')"
+                )
+            field, row_id = row_ids, name
+        if field is None:
+            raise ConfigError(_unknown(name, list(by_name), table))
+        if field.unreadable:
+            raise TableError(f"{field.unreadable}; {table} can be read without it: leave it out by columns=[…]")
+        chosen.append(field)
+    return tuple(chosen), row_id
+
+
+def _unknown(name: str, names: Sequence[str], table: str) -> str:
+    close = difflib.get_close_matches(name.lower(), [other.lower() for other in names], n=1)
+    near = [other for other in names if other.lower() in close]
+    hint = f"; did you mean {near[0]!r}?" if near else ";"
+    return f"columns names {name!r}, which {table} does not have{hint} It has {', '.join(map(repr, names))}"
