@@ -16,14 +16,15 @@ class Cursor:
         file: An open file that no other cursor uses.
         row_group: Number of the row group.
         batch_rows: Rows decoded at once, about what one `take` asks for.
+        filtered: Whether only rows that the file's filter keeps count as live.
     """
 
-    def __init__(self, file: DataParquet, row_group: int, batch_rows: int) -> None:
+    def __init__(self, file: DataParquet, row_group: int, batch_rows: int, *, filtered: bool = False) -> None:
         self.position = 0
         """Number, among the row group's live rows, of the next row."""
         self.file = file
         """The open file."""
-        self._pieces = file.pieces(row_group, max(batch_rows, _MIN_BATCH_ROWS))
+        self._pieces = file.pieces(row_group, max(batch_rows, _MIN_BATCH_ROWS), filtered=filtered)
         self._rest: Piece | pa.Table | None = None  # a table once its rows are logical
 
     def take(self, n_rows: int) -> pa.Table:

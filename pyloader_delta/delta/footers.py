@@ -124,7 +124,7 @@ def _check_count(file: DataFile, n_rows: int, version: int) -> None:
 
 
 def _measure(file: DataParquet, selection: Selection) -> _Footer:
-    columns = [field for field in selection.fields if field.name not in file.constants]
+    columns = [field for field in selection.fields if field.name not in file.columns.constants]
     leaves = [leaf for field in columns for leaf in column_leaves(file, field)]
     groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
     bits_a_row = sum(leaf.bits for leaf in leaves if not leaf.repeated or leaf.column is None)
@@ -134,7 +134,7 @@ def _measure(file: DataParquet, selection: Selection) -> _Footer:
     for group in groups:
         n_rows = group.num_rows
         fixed_bytes = n_rows * bits_a_row // 8
-        fixed_bytes += sum(constant_bytes(value, n_rows) for value in file.constants.values())
+        fixed_bytes += sum(constant_bytes(value, n_rows) for value in file.columns.constants.values())
         for leaf in leaves:
             if leaf.column is None or not (leaf.repeated or leaf.variable):
                 if leaf.variable:

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from pyloader_delta.delta.conform import Conversion, conversion, find
-from pyloader_delta.delta.partition import partition_scalar
+from pyloader_delta.delta.masks import booleans, unpacked
+from pyloader_delta.delta.match import Match
 from pyloader_delta.delta.selection import Selection
 from pyloader_delta.delta.store import Store
 from pyloader_delta.delta.vectors import deleted_rows
@@ -103,7 +103,7 @@ class DataParquet:
             )
             self.metadata: pq.FileMetaData = self._file.metadata
             self._deleted = deleted
-            self._match(dict(file.partition_values))
+            self._match(selection)
         except BaseException:
             self._source.close()
             raise
@@ -116,35 +116,24 @@ class DataParquet:
                 "it is another file or was cut; restore it from a copy of the table"
             )
 
-    def _match(self, partition_values: dict[str, str | None]) -> None:
-        """Find the selected columns in the file."""
-        fields = {field.name: field for field in self._selection.fields}
-        self.constants = {
-            name: partition_scalar(text, fields[name].arrow, self._selection.partition_timezone)
-            for name, text in partition_values.items()
-            if name in fields
-        }
-        """Partition columns among the selected ones → their value."""
+    def _match(self, selection: Selection) -> None:
+        """Find the selected columns, and those of the filter, in the file."""
         stored: pa.Schema = self._file.schema_arrow
-        self.stored: dict[str, pa.Field] = {}
-        """Selected column → how the file holds it; absent where it does not."""
-        self._conversions: dict[str, Conversion | None] = {}
-        self._leaf: dict[str, int] = {}
-        leaves = [0, *accumulate(n_leaves(kind) for kind in stored.types)]
-        for name, field in fields.items():
-            absent = name in self.constants or (name == self._selection.row_id and not field.stored_name)
-            i = None if absent else find(field, list(stored))
-            if i is not None:
-                self.stored[name], self._leaf[name] = stored.field(i), leaves[i]
-                self._conversions[name] = conversion(stored.field(i).type, field, name)
-        self._names = [field.name for field in self.stored.values()]
-        read = pa.schema([field for field in stored if field.name in self._names])
+        values, zone, row_id = dict(self._located.partition_values), selection.partition_timezone, selection.row_id
+        self.columns = Match(stored, selection.fields, values, zone, row_id)
+        """The selected columns in the file."""
+        names = self.columns.names
+        self._tested = None
+        if selection.filter is not None:
+            self._tested = Match(stored, selection.filter_fields, values, zone)
+        self._filter_names = list(dict.fromkeys([*names, *(self._tested.names if self._tested else ())]))
+        read = pa.schema([field for field in stored if field.name in names])
         self._metadata = stored.metadata is not None
         # Then what pyarrow reads is the logical table already: wrapping it anew would cost 5 % of decoding.
         self._as_is = (
             read.remove_metadata().equals(self.schema, check_metadata=True)
-            and all(field.name == name for name, field in self.stored.items())
-            and self._selection.row_id is None
+            and all(field.name == name for name, field in self.columns.stored.items())
+            and row_id is None
         )
 
     @cached_property
@@ -170,36 +159,37 @@ class DataParquet:
             return last - vector.cardinality  # what reading it will confirm
         return last - first - len(self._deleted_within(first, last))
 
-    def first_leaf(self, column: str) -> int:
-        """Return the number, in the footer, of the first leaf of a column that the file holds."""
-        return self._leaf[column]
-
-    def row_group(self, row_group: int) -> pa.Table:
-        """Return the live rows of a row group."""
+    def row_group(self, row_group: int, *, filtered: bool = False) -> pa.Table:
+        """Return the live rows of a row group; with `filtered` those that the selection's filter keeps."""
         first, last = self.starts[row_group : row_group + 2]
         table = None
-        if self.stored:
-            table = self._file.read_row_group(row_group, columns=self._names, use_threads=False)
-        return Piece(self, table, first, last - first).table()
+        if names := self._names(filtered):
+            table = self._file.read_row_group(row_group, columns=names, use_threads=False)
+        return Piece(self, table, first, last - first, filtered).table()
 
-    def pieces(self, row_group: int, batch_rows: int) -> Iterator[Piece]:
-        """Yield a row group, about `batch_rows` rows at a time.
+    def pieces(self, row_group: int, batch_rows: int, *, filtered: bool = False) -> Iterator[Piece]:
+        """Yield a row group, about `batch_rows` rows at a time; with `filtered` those that the filter keeps.
 
         There must be one such iterator at most for an open file.
         """
         first, last = self.starts[row_group : row_group + 2]
-        if not self.stored:
-            yield Piece(self, None, first, last - first)
+        names = self._names(filtered)
+        if not names:
+            yield Piece(self, None, first, last - first, filtered)
             return
-        batches = self._file.iter_batches(batch_rows, row_groups=[row_group], columns=self._names, use_threads=False)
+        batches = self._file.iter_batches(batch_rows, row_groups=[row_group], columns=names, use_threads=False)
         for batch in batches:
-            yield Piece(self, batch, first, batch.num_rows)
+            yield Piece(self, batch, first, batch.num_rows, filtered)
             first += batch.num_rows
 
     def close(self) -> None:
         """Close the file; tables that were read stay valid."""
         self._file.close()
         self._source.close()
+
+    def _names(self, filtered: bool) -> list[str]:
+        """Return what the file calls the columns that are read."""
+        return self._filter_names if filtered else self.columns.names
 
     def _deleted_within(self, first: int, last: int) -> NDArray[np.int64]:
         """Return the deleted rows of a range, counted from its first."""
@@ -209,55 +199,60 @@ class DataParquet:
         begin, end = np.searchsorted(deleted, (first, last))
         return deleted[begin:end] - first
 
-    def _logical(self, table: pa.Table | None, first: int, n_rows: int, deleted: NDArray[np.int64]) -> pa.Table:
+    def _left_out(self, table: pa.Table | None, n_rows: int, deleted: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return which rows are deleted or not kept by the filter; the others as `_logical`."""
+        tested, row_filter = self._tested, self._selection.filter
+        assert tested is not None
+        assert row_filter is not None
+        live = _all_but(deleted, n_rows)
+        if table is not None and len(deleted):
+            table = table.filter(booleans(live))
+        rows = tested.table(self._selection.filter_schema, table, n_rows - len(deleted))
+        live[live] = unpacked(row_filter.mask(rows))
+        return np.flatnonzero(~live)
+
+    def _logical(self, table: pa.Table | None, first: int, n_rows: int, left_out: NDArray[np.int64]) -> pa.Table:
         """Return rows of the file in the logical schema.
 
         Args:
-            table: As the file holds them; None where it holds no selected column.
+            table: As the file holds them, with all selected columns that it holds; None where it holds none.
             first: Number of the first of them in the file.
-            n_rows: Their number, deleted ones included.
-            deleted: What `_deleted_within` says of them.
+            n_rows: Their number, those left out included.
+            left_out: Which of them are not wanted, ascending.
         """
         live = None
-        if len(deleted):
-            live = np.ones(n_rows, bool)
-            live[deleted] = False
-            n_rows -= len(deleted)
-            table = None if table is None else table.filter(_booleans(live))
+        if len(left_out):
+            live = _all_but(left_out, n_rows)
+            n_rows -= len(left_out)
+            table = None if table is None else table.filter(booleans(live))
         if table is not None and self._as_is and table.num_columns == len(self.schema):
             return table.replace_schema_metadata(None) if self._metadata else table
-        columns = []
-        for field in self.schema:
-            column = None
-            if table is not None and field.name in self.stored:
-                column = self._converted(table.column(self.stored[field.name].name), field)
-            if field.name == self._selection.row_id:
-                columns.append(self._row_ids(column, first, n_rows, live))
-            elif field.name in self.constants:
-                columns.append(pa.repeat(self.constants[field.name], n_rows))
-            else:
-                columns.append(pa.nulls(n_rows, field.type) if column is None else column)
-        if not columns:
-            return _of_no_column(n_rows)
+        row_id = self._selection.row_id
+        if row_id is None:
+            return self.columns.table(self.schema, table, n_rows)
+        columns = [
+            self._row_ids(table, first, n_rows, live)
+            if field.name == row_id
+            else self.columns.column(field, table, n_rows)
+            for field in self.schema
+        ]
         return pa.Table.from_arrays(columns, schema=self.schema)
 
-    def _converted(self, column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
-        convert = self._conversions[field.name]
-        if convert is None:
-            return column
-        return pa.chunked_array([convert(chunk) for chunk in column.chunks], type=field.type)
-
     def _row_ids(
-        self, kept: pa.ChunkedArray | None, first: int, n_rows: int, live: NDArray[np.bool_] | None
+        self, table: pa.Table | None, first: int, n_rows: int, live: NDArray[np.bool_] | None
     ) -> pa.Array | pa.ChunkedArray:
         """Return the ids of rows: those that a rewritten file keeps, else they count up from its first."""
+        name = self._selection.row_id
+        kept = None
+        if table is not None and name in self.columns.stored:
+            kept = self.columns.column(self.schema.field(name), table, n_rows)
         if kept is not None and kept.null_count == 0:
             return kept
         base = self._located.base_row_id
         if base is None:
             raise ReadError(
                 f"{self._located.path} of version {self._version} has no row ids (no baseRowId in the log); "
-                f"leave {self._selection.row_id!r} out of columns=[…]"
+                f"leave {name!r} out of columns=[…]"
             )
         within = np.arange(n_rows, dtype=np.int64) if live is None else np.flatnonzero(live)
         counted = pa.Array.from_buffers(pa.int64(), n_rows, [None, pa.py_buffer(within + (base + first))])
@@ -267,35 +262,34 @@ class DataParquet:
 class Piece:
     """Consecutive rows of a file as it holds them; they become logical when they are asked for."""
 
-    __slots__ = ("_deleted", "_file", "_first", "_n_stored", "_stored", "num_rows")
+    __slots__ = ("_file", "_first", "_left_out", "_n_stored", "_stored", "num_rows")
 
-    def __init__(self, file: DataParquet, stored: pa.RecordBatch | pa.Table | None, first: int, n_rows: int) -> None:
+    def __init__(
+        self,
+        file: DataParquet,
+        stored: pa.RecordBatch | pa.Table | None,
+        first: int,
+        n_rows: int,
+        filtered: bool = False,
+    ) -> None:
         if stored is not None and stored.num_rows != n_rows:
             raise ReadError(f"{file._located.path} is corrupt: {stored.num_rows} rows instead of {n_rows}")
         self._file, self._first, self._n_stored = file, first, n_rows
         self._stored = pa.Table.from_batches([stored]) if isinstance(stored, pa.RecordBatch) else stored
-        self._deleted = file._deleted_within(first, first + n_rows)
-        self.num_rows = n_rows - len(self._deleted)
-        """Number of live rows."""
+        self._left_out = file._deleted_within(first, first + n_rows)
+        if filtered:
+            self._left_out = file._left_out(self._stored, n_rows, self._left_out)
+            names = file.columns.names
+            self._stored = self._stored.select(names) if names and self._stored is not None else None
+        self.num_rows = n_rows - len(self._left_out)
+        """Number of rows that are left."""
 
     def table(self) -> pa.Table:
-        """Return the live rows in the logical schema."""
-        return self._file._logical(self._stored, self._first, self._n_stored, self._deleted)
+        """Return the rows that are left in the logical schema."""
+        return self._file._logical(self._stored, self._first, self._n_stored, self._left_out)
 
 
-def n_leaves(kind: pa.DataType) -> int:
-    """Return how many leaf columns a type takes in a Parquet file."""
-    if isinstance(kind, pa.BaseExtensionType):
-        return n_leaves(kind.storage_type)
-    if pa.types.is_dictionary(kind) or kind.num_fields == 0:
-        return 1
-    return sum(n_leaves(kind.field(i).type) for i in range(kind.num_fields))
-
-
-def _booleans(values: NDArray[np.bool_]) -> pa.Array:
-    bits = np.packbits(values, bitorder="little")  # pa.array would import pandas
-    return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(bits)])
-
-
-def _of_no_column(n_rows: int) -> pa.Table:
-    return pa.Table.from_batches([pa.RecordBatch.from_struct_array(pa.nulls(n_rows, pa.struct([])))])
+def _all_but(left_out: NDArray[np.int64], n_rows: int) -> NDArray[np.bool_]:
+    wanted = np.ones(n_rows, bool)
+    wanted[left_out] = False
+    return wanted

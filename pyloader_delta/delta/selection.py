@@ -9,6 +9,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
+from pyloader_delta.delta.filters.rows import RowFilter
 from pyloader_delta.delta.schema import ROW_ID, arrow_schema
 from pyloader_delta.errors import ConfigError, TableError
 from pyloader_delta.values import TableField
@@ -27,10 +28,20 @@ class Selection:
     row_id: str | None = None
     """Name of that of the fields which is no column but numbers the rows; None for none."""
 
+    filter: RowFilter | None = None
+    """What decides which rows are read; None for all."""
+    filter_fields: tuple[TableField, ...] = ()
+    """The columns that it needs."""
+
     @cached_property
     def schema(self) -> pa.Schema:
         """Logical schema of what is read."""
         return arrow_schema(self.fields)
+
+    @cached_property
+    def filter_schema(self) -> pa.Schema:
+        """Logical schema of what the filter needs."""
+        return arrow_schema(self.filter_fields)
 
 
 def selected(

@@ -15,7 +15,8 @@ from pyarrow import types as kinds
 
 from pyloader_delta.delta.conform import find
 from pyloader_delta.delta.cursor import Cursor
-from pyloader_delta.delta.parquet import DataParquet, n_leaves
+from pyloader_delta.delta.match import n_leaves
+from pyloader_delta.delta.parquet import DataParquet
 from pyloader_delta.values import TableField
 
 _OFFSET_BITS = 32
@@ -42,10 +43,10 @@ class Leaf(NamedTuple):
 
 def column_leaves(file: DataParquet, field: TableField) -> list[Leaf]:
     """Return the leaves of a selected column that the log does not give."""
-    stored = file.stored.get(field.name)
+    stored = file.columns.stored.get(field.name)
     if stored is None:
         return list(_leaves(field, None, 0, field.name, False))
-    return list(_leaves(field, stored.type, file.first_leaf(field.name), field.name, False))
+    return list(_leaves(field, stored.type, file.columns.first_leaf[field.name], field.name, False))
 
 
 def constant_bytes(value: pa.Scalar, n_rows: int) -> int:

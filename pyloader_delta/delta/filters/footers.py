@@ -13,6 +13,7 @@ from pyloader_delta.delta.conform import find
 from pyloader_delta.delta.filters.bounds import Bounds, of_statistics
 from pyloader_delta.delta.filters.literals import Key, is_bytes
 from pyloader_delta.delta.filters.tree import Column
+from pyloader_delta.delta.match import n_leaves
 from pyloader_delta.values import TableField
 
 _DAY_US = 86_400 * 10**6
@@ -48,8 +49,6 @@ def row_group_bounds(
 
 def _leaf(column: Column, fields: Sequence[TableField], stored: Iterable[pa.Field]) -> tuple[int, pa.DataType] | None:
     """Return the number of a column's first leaf in the footer and its stored type; None where the file lacks it."""
-    from pyloader_delta.delta.parquet import n_leaves
-
     first, kind = 0, pa.null()
     for name in column.path:
         there = list(stored)
