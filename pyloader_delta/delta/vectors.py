@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyloader_delta.delta import roaring
+from pyloader_delta.delta.paths import data_path
 from pyloader_delta.delta.store import Store
 from pyloader_delta.errors import ReadError
 from pyloader_delta.values import DeletionVector
@@ -62,10 +63,10 @@ def deleted_rows(
 
 
 def _path(vector: DeletionVector) -> str:
-    """Return the path of a vector's file: relative to the table, or an absolute URI."""
+    """Return the path of a vector's file: relative to the table, or absolute."""
     text = vector.path_or_inline_dv
     if vector.storage_type == "p":
-        return text
+        return data_path("", text)
     if vector.storage_type != "u":
         raise ValueError(f"it is stored in way {vector.storage_type!r}, which is not supported")
     folder, name = text[:-_UUID_DIGITS], text[-_UUID_DIGITS:]
@@ -82,9 +83,9 @@ def _bytes(store: Store, vector: DeletionVector, path: str) -> bytes:
         return data[:size]
     with store.open(path) as file:
         offset = _FIRST_OFFSET if vector.offset is None else vector.offset
+        if offset + size + _AROUND > file.size():
+            raise ValueError(f"its file ends before the {size} bytes that the log says")
         found = file.read_at(size + _AROUND, offset)
-    if len(found) != size + _AROUND:
-        raise ValueError(f"its file ends before the {size} bytes that the log says")
     (stated,) = struct.unpack_from(">I", found)
     (checksum,) = struct.unpack_from(">I", found, size + 4)
     if stated != size:
