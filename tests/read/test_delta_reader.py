@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder, WriterProperties, write_deltalake
+from reading import gather, in_parts, read
 
 from pyloader_delta.errors import ConfigError, ReadError, TableError
 from pyloader_delta.read.delta import DeltaDataReader
-from pyloader_delta.values import Chunk
 
 EVERY_TYPE = pa.table(
     {
@@ -41,23 +41,6 @@ EVERY_TYPE = pa.table(
         "map": pa.array([[("k", 1), ("l", None)], None, []], pa.map_(pa.string(), pa.int64())),
     }
 )
-
-
-def read(root: object, **options: object) -> pa.Table:
-    """Return the whole table through a new reader."""
-    reader = DeltaDataReader(**options)
-    return gather(reader, reader.chunks(str(root)))
-
-
-def gather(reader: DeltaDataReader, chunks: list[Chunk]) -> pa.Table:
-    tables = [reader.read_chunk(chunk) for chunk in chunks]
-    assert [table.num_rows for table in tables] == [chunk.n_rows for chunk in chunks]
-    reader.close()
-    return pa.concat_tables([reader.schema.empty_table(), *tables])
-
-
-def in_parts(chunks: list[Chunk], n_rows: int) -> list[Chunk]:
-    return [replace(c, rows=c.rows[i : i + n_rows]) for c in chunks for i in range(0, len(c.rows), n_rows)]
 
 
 def oracle(root: object, by: str, version: int | None = None) -> list[dict]:
