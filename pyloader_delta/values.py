@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
@@ -93,10 +94,12 @@ class Snapshot:
     """Its columns, with what they are called in files."""
     partition_columns: tuple[str, ...]
     """Names of the partition columns."""
-    files: tuple[DataFile, ...]
+    files: Sequence[DataFile]
     """Live files by (modification time, path)."""
     row_ids: TableField | None = None
     """The hidden column of row ids; None where the table does not track rows."""
+    configuration: Mapping[str, str] = field(default_factory=dict)
+    """The table's properties."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +111,8 @@ class Chunk:
     size_bytes: int
     """Decoded size in memory, an estimate from the file's own metadata; >= 0."""
     rows: range | None = None
-    """Row numbers among the file's rows; None where the file must be read to know its length. Deleted rows do not
-    count."""
+    """Row numbers among the file's rows; None where the file must be read to know its length. Rows that are deleted, or
+    that the reader's filter does not keep, do not count."""
     row_group: int | None = None
     """Number of the Parquet row group that holds the rows; None for other formats."""
     row_group_rows: range | None = None
@@ -124,6 +127,8 @@ class Chunk:
     """Which rows of the file are deleted."""
     base_row_id: int | None = None
     """Row id of the file's first row, deleted ones counted, of a table that tracks rows."""
+    filtered: bool = False
+    """Whether the reader's filter leaves out rows of the row group; its rows are then those that are kept."""
 
     @property
     def n_rows(self) -> int | None:

@@ -1,110 +1,156 @@
-"""A checkpoint's Parquet files become the adds, the protocol and the metadata in them; only needed leaves are read."""
+"""One Parquet file of a checkpoint becomes the adds, protocol and metadata in it; only needed leaves are read."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
-from pyloader_delta.delta.commit import NUM_RECORDS, num_records
-from pyloader_delta.errors import TableError
+from pyloader_delta.columns import numbers
+from pyloader_delta.delta.adds import ADDS, NUM_RECORDS, VECTOR, num_records
+from pyloader_delta.delta.arrays import integers, view
+from pyloader_delta.delta.canonical import canonical_column
 
-_ALWAYS = ("add.path", "add.size", "add.modificationTime", "add.partitionValues", "protocol", "metaData")
-_DELETION_VECTOR = tuple(f"add.deletionVector.{name}" for name in ("storageType", "pathOrInlineDv", "offset"))
-_N_ROWS = "add.stats_parsed.numRecords"
-
-
-class UnreadableCheckpointError(TableError):
-    """A checkpoint is corrupt; an older one, or the commits alone, may still give the version."""
+_LEAVES = [
+    *("protocol", "metaData", "sidecar.path", "add.stats_parsed.numRecords"),
+    *(f"add.{name}" for name in ADDS.names if name not in ("numRecords", "source", "row")),
+]
 
 
 @dataclass(slots=True)
-class Checkpoint:
-    """What a checkpoint says; the lists are equally long, one entry an add."""
+class Part:
+    """What one file of a checkpoint says."""
 
-    paths: list[str] = field(default_factory=list)
-    sizes: list[int | None] = field(default_factory=list)
-    times: list[int | None] = field(default_factory=list)
-    partition_values: list[list[tuple[str, str | None]]] = field(default_factory=list)
-    n_rows: list[int | None] = field(default_factory=list)
-    deletion_vectors: list[dict[str, Any] | None] = field(default_factory=list)
+    adds: list[pa.Table] = field(default_factory=list)
+    """With the columns of `ADDS`."""
     protocol: dict[str, Any] | None = None
     metadata: dict[str, Any] | None = None
-    sidecars: bool = False
-    """Whether files are listed in sidecars, as only reader feature 'v2Checkpoint' allows."""
+    sidecars: list[str] = field(default_factory=list)
+    """Paths of the files that hold more adds, as spelled there."""
 
 
-def read_checkpoint(paths: list[str]) -> Checkpoint:
-    """Return the content of a checkpoint.
+def read_part(file: pq.ParquetFile, root: str, source: int) -> Part:
+    """Return the content of one Parquet file of a checkpoint, or of a sidecar.
 
     Args:
-        paths: Absolute paths of its parts.
+        file: The open file.
+        root: The table's absolute path or URI.
+        source: Number of the file among the sources of statistics.
 
     Raises:
-        UnreadableCheckpointError: A part is missing or corrupt.
+        Exception: Nearly anything, where the file is corrupt.
     """
-    checkpoint = Checkpoint()
-    for path in paths:
-        try:
-            with pq.ParquetFile(path, memory_map=True, pre_buffer=False) as file:
-                for row_group in range(file.num_row_groups):
-                    _add(checkpoint, file, row_group)
-        except Exception as error:  # a corrupt file makes pyarrow raise nearly anything
-            raise UnreadableCheckpointError(f"checkpoint {path} cannot be read: {error}") from error
-    return checkpoint
+    part = Part()
+    first_row = 0
+    for row_group in range(file.num_row_groups):
+        table = file.read_row_group(row_group, columns=_LEAVES)
+        for row in _rows(table, "protocol"):
+            if row.get("minReaderVersion") is not None:
+                part.protocol = row
+        for row in _rows(table, "metaData"):
+            if row.get("schemaString") is not None:
+                part.metadata = row | {
+                    "configuration": dict(row.get("configuration") or ()),
+                    "format": dict(row.get("format") or {}),
+                }
+        part.sidecars += [row["path"] for row in _rows(table, "sidecar") if row.get("path") is not None]
+        if (adds := _adds(file, row_group, table, root, source, first_row)) is not None:
+            part.adds.append(adds)
+        first_row += table.num_rows
+    return part
 
 
-def _add(checkpoint: Checkpoint, file: pq.ParquetFile, row_group: int) -> None:
-    columns = [*_ALWAYS, *_DELETION_VECTOR, _N_ROWS, "sidecar.path"]
-    table = file.read_row_group(row_group, columns=columns, use_threads=False)
-    for row in _rows(table, "protocol"):
-        if row.get("minReaderVersion") is not None:
-            checkpoint.protocol = row
-    for row in _rows(table, "metaData"):
-        if row.get("schemaString") is not None:
-            checkpoint.metadata = row | {"configuration": dict(row.get("configuration") or ())}
-    checkpoint.sidecars |= any(row.get("path") is not None for row in _rows(table, "sidecar"))
+def statistics(file: pq.ParquetFile, rows: NDArray[Any], names: Collection[str]) -> list[str | dict[str, Any] | None]:
+    """Return statistics of some adds of a checkpoint's file: JSON, or what `stats_parsed` has; None for none.
+
+    Args:
+        file: The open file.
+        rows: Integer array of shape (n,): their rows in the file, in any order.
+        names: Columns whose statistics are wanted, as data files spell them.
+    """
+    leaves = ["add.stats", "add.stats_parsed.numRecords", "add.stats_parsed.tightBounds"]
+    leaves += [f"add.stats_parsed.{kind}.{name}" for kind in ("minValues", "maxValues", "nullCount") for name in names]
+    found: list[str | dict[str, Any] | None] = [None] * len(rows)
+    first_row = 0
+    for row_group in range(file.num_row_groups):
+        n_rows = file.metadata.row_group(row_group).num_rows
+        places = np.flatnonzero((first_row <= rows) & (rows < first_row + n_rows))
+        if len(places):
+            adds = _child(file.read_row_group(row_group, columns=leaves), "add")
+            taken = numbers(rows[places] - first_row)
+            for name in ("stats", "stats_parsed"):
+                column = _child(adds, name)
+                values = [] if column is None else column.take(taken).to_pylist()
+                for i, value in zip(places.tolist(), values, strict=False):
+                    found[i] = found[i] if value is None else value
+        first_row += n_rows
+    return found
+
+
+def _adds(
+    file: pq.ParquetFile, row_group: int, table: pa.Table, root: str, source: int, first_row: int
+) -> pa.Table | None:
     adds = _child(table, "add")
-    if adds is None or (paths := _child(adds, "path")) is None:
-        return
+    paths = _child(adds, "path")
+    if adds is None or paths is None:
+        return None
     live = pc.is_valid(paths)
-    n_adds = pc.sum(live).as_py() or 0
+    n_adds = table.num_rows - paths.null_count
     if not n_adds:
-        return
+        return None
 
-    def column(*names: str) -> pa.ChunkedArray:
+    def column(*names: str) -> pa.Array | None:
         found = adds
         for name in names:
-            found = None if found is None else _child(found, name)
-        return pa.chunked_array([pa.nulls(n_adds)]) if found is None else found.filter(live)
+            found = _child(found, name)
+        return None if found is None else _one(found.filter(live))
 
-    checkpoint.paths += column("path").to_pylist()
-    checkpoint.sizes += column("size").to_pylist()
-    checkpoint.times += column("modificationTime").to_pylist()
-    checkpoint.partition_values += [value or [] for value in column("partitionValues").to_pylist()]
-    checkpoint.deletion_vectors += column("deletionVector").to_pylist()
-    n_rows = column("stats_parsed", "numRecords")
-    if n_rows.null_count:  # statistics as text are often most of a checkpoint, so they are read only if needed
-        text = file.read_row_group(row_group, columns=["add.stats"], use_threads=False)
-        adds = _child(text, "add")
-        checkpoint.n_rows += _n_rows(n_rows.to_pylist(), column("stats"))
-    else:
-        checkpoint.n_rows += n_rows.to_pylist()
+    columns: dict[str, Any] = {
+        name: column(name) for name in ("size", "modificationTime", "partitionValues", "baseRowId")
+    }
+    columns["path"] = canonical_column(root, _one(paths.filter(live)).cast(pa.string()))
+    columns["deletionVector"] = _vectors(column("deletionVector"))
+    columns["numRecords"] = _n_rows(column("stats_parsed", "numRecords"), n_adds)
+    if columns["numRecords"].null_count:  # statistics as text are often most of a checkpoint: read only if needed
+        adds = _child(file.read_row_group(row_group, columns=["add.stats"]), "add")
+        if (stats := column("stats")) is not None:
+            columns["numRecords"] = pc.coalesce(columns["numRecords"], _n_rows_of_texts(stats))
+    columns["source"] = integers([source] * n_adds, pa.int32())
+    columns["row"] = numbers(first_row + view(pc.indices_nonzero(live)).astype(np.int32))
+    arrays = [_typed(columns[column.name], column.type, n_adds) for column in ADDS]
+    return pa.Table.from_arrays(arrays, schema=ADDS)
 
 
-def _n_rows(known: list[int | None], stats: pa.ChunkedArray) -> list[int | None]:
-    """Return the known numbers, completed from statistics as text."""
-    if pa.types.is_null(stats.type):
-        return known
-    quick = pc.struct_field(pc.extract_regex(stats, pattern=f"^{NUM_RECORDS}"), "n").cast(pa.int64()).to_pylist()
-    slow = {i: num_records(stats[i].as_py()) for i, n in enumerate(quick) if n is None}
-    return [
-        slow.get(i) if n is None and m is None else m if n is None else n
-        for i, (n, m) in enumerate(zip(known, quick, strict=True))
-    ]
+def _typed(column: pa.Array | None, kind: pa.DataType, n_rows: int) -> pa.Array:
+    if column is None:
+        return pa.nulls(n_rows, kind)
+    return column if column.type == kind else column.cast(kind)
+
+
+def _vectors(column: pa.Array | None) -> pa.Array | None:
+    """Return descriptors with the fields of `VECTOR`; null where there is none."""
+    if column is None or column.null_count == len(column):
+        return None
+    children = [_typed(_child(column, child.name), child.type, len(column)) for child in VECTOR]
+    return pa.StructArray.from_arrays(children, fields=list(VECTOR), mask=children[0].is_null())
+
+
+def _n_rows(column: pa.Array | None, n_rows: int) -> pa.Array:
+    return _typed(column, pa.int64(), n_rows)
+
+
+def _n_rows_of_texts(stats: pa.Array) -> pa.Array:
+    """Return `numRecords` of statistics as JSON."""
+    quick = pc.struct_field(pc.extract_regex(stats, pattern=f"^{NUM_RECORDS}"), "n").cast(pa.int64())
+    missing = pc.and_(pc.is_null(quick), pc.is_valid(stats))
+    slow = [num_records(text) for text in stats.filter(missing).to_pylist()]
+    return pc.replace_with_mask(quick, missing, integers(slow)) if slow else quick
 
 
 def _rows(table: pa.Table, name: str) -> list[dict[str, Any]]:
@@ -112,10 +158,17 @@ def _rows(table: pa.Table, name: str) -> list[dict[str, Any]]:
     return [] if column is None else column.drop_null().to_pylist()
 
 
-def _child(parent: pa.Table | pa.ChunkedArray, name: str) -> pa.ChunkedArray | None:
+def _child(parent: pa.Table | pa.ChunkedArray | pa.Array | None, name: str) -> Any:
     """Return a column of a table or a field of a struct; None if there is none."""
     if isinstance(parent, pa.Table):
         return parent.column(name) if name in parent.column_names else None
-    if not pa.types.is_struct(parent.type) or parent.type.get_field_index(name) < 0:
+    if parent is None or not pa.types.is_struct(parent.type) or parent.type.get_field_index(name) < 0:
         return None
     return pc.struct_field(parent, name)
+
+
+def _one(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """Return a column in one piece."""
+    if isinstance(column, pa.Array):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)

@@ -1,4 +1,4 @@
-"""One JSON commit of the log becomes its actions. What they mean together is not decided here."""
+"""One JSON file of the log becomes its actions. What they mean together is not decided here."""
 
 from __future__ import annotations
 
@@ -7,45 +7,28 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pyloader_delta.errors import TableError
+import pyarrow as pa
 
-# Every writer puts numRecords first; only then the rest, often large, need not be parsed.
-NUM_RECORDS = r'\s*\{\s*"numRecords"\s*:\s*(?P<n>\d{1,18})\s*[,}]'
 _SPACE = re.compile(r"\s*")
+_DECODER = json.JSONDecoder()
+
+Action = dict[str, Any]
 
 
-def read_commit(path: str) -> list[dict[str, Any]]:
-    """Return the actions of one commit in file order; each is a dict with one key, its kind.
+def read_actions(data: pa.Buffer) -> Iterator[Action]:
+    """Yield the actions of a commit in the file's order; each is a dict with one key, its kind.
 
     Raises:
-        TableError: The file cannot be read, holds no action, or is no JSON.
+        ValueError: The file is no JSON, or something in it is no action, or it has none; the text says which.
     """
-    try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
-        actions = list(_objects(text))
-    except (OSError, ValueError) as error:
-        raise TableError(f"commit {path} cannot be read: {error}; restore it from a copy of the table") from error
-    if not actions:
-        raise TableError(f"commit {path} is empty; restore it from a copy of the table")
-    wrong = next((action for action in actions if not isinstance(action, dict)), None)
-    if wrong is not None:
-        raise TableError(f"commit {path} holds {wrong!r}, which is no action; restore it from a copy of the table")
-    return actions
-
-
-def num_records(stats: object) -> int | None:
-    """Return `numRecords` of an add's statistics; None where they have none or are no valid JSON."""
-    if not isinstance(stats, str):
-        return None
-    if found := re.match(NUM_RECORDS, stats):
-        return int(found[1])
-    try:
-        parsed = json.loads(stats)
-    except ValueError:
-        return None  # statistics are hints: a bad one must not make the table unreadable
-    number = parsed.get("numRecords") if isinstance(parsed, dict) else None
-    return number if isinstance(number, int) and not isinstance(number, bool) and number >= 0 else None
+    empty = True
+    for action in _objects(str(data, "utf-8")):
+        if not isinstance(action, dict):
+            raise ValueError(f"it holds {str(action)[:100]!r}, which is no action")
+        empty = False
+        yield action
+    if empty:
+        raise ValueError("it is empty")
 
 
 def commit_time_ms(commit_info: Mapping[str, Any]) -> int | None:
@@ -58,17 +41,18 @@ def commit_time_ms(commit_info: Mapping[str, Any]) -> int | None:
 
 
 def _objects(text: str) -> Iterator[Any]:
-    try:
-        yield from [json.loads(line) for line in text.split("\n") if line.strip()]
-    except ValueError:
-        # Some writers print an action over several lines.
-        decoder = json.JSONDecoder()
-        position = 0
-        while (start := _after_space(text, position)) < len(text):
-            value, position = decoder.raw_decode(text, start)
-            yield value
-
-
-def _after_space(text: str, position: int) -> int:
-    found = _SPACE.match(text, position)
-    return found.end() if found else position
+    position = 0
+    while position < len(text):
+        end = text.find("\n", position)
+        end = len(text) if end < 0 else end
+        line = text[position:end]
+        if not line or line.isspace():
+            position = end + 1
+            continue
+        try:
+            value = json.loads(line)
+            position = end + 1
+        except ValueError:  # some writers print an action over several lines
+            start = _SPACE.match(text, position)
+            value, position = _DECODER.raw_decode(text, start.end() if start else position)
+        yield value

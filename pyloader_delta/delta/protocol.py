@@ -9,8 +9,17 @@ from pyloader_delta.errors import TableError
 
 SUPPORTED_READER_FEATURES = frozenset(
     {
+        "columnMapping",
+        "deletionVectors",
         "timestampNtz",  # only a type, read like any other
+        "typeWidening",
+        "typeWidening-preview",
+        "v2Checkpoint",
         "vacuumProtocolCheck",  # asks something of VACUUM, nothing of readers
+        "variantType",
+        "variantType-preview",
+        "variantShredding",  # refused where a selected column is shredded
+        "variantShredding-preview",
     }
 )
 _HIGHEST_READER_VERSION = 3
@@ -37,10 +46,6 @@ def check_protocol(table: str, protocol: Mapping[str, Any], metadata: Mapping[st
             "is there a newer release of pyloader_delta?"
         )
     needed = set(protocol.get("readerFeatures") or ()) if version == _HIGHEST_READER_VERSION else set()
-    # Spark honours the property whatever the protocol says, and writes the files accordingly.
-    mode = str((metadata.get("configuration") or {}).get("delta.columnMapping.mode") or "none")
-    if mode.lower() != "none":
-        needed.add("columnMapping")
     if missing := sorted(needed - SUPPORTED_READER_FEATURES):
         names = ", ".join(map(repr, missing))
         plural = "s" if len(missing) > 1 else ""
@@ -48,11 +53,3 @@ def check_protocol(table: str, protocol: Mapping[str, Any], metadata: Mapping[st
     provider = str((metadata.get("format") or {}).get("provider") or "parquet")
     if provider.lower() != "parquet":
         raise TableError(f"{table} keeps its data as {provider!r}; only 'parquet' is supported")
-
-
-def refuse_deletion_vector(table: str, path: str) -> TableError:
-    """Return the error for a live file some of whose rows are deleted by a deletion vector."""
-    return TableError(
-        f"{table} needs reader feature 'deletionVectors', not supported yet: {path} has one; {_ADVICE} "
-        "(Spark: REORG TABLE … APPLY (PURGE))"
-    )

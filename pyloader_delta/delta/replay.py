@@ -1,35 +1,34 @@
-"""The log of a table, replayed to one version: protocol, metadata and live files. Nothing is judged here."""
+"""The log of a table, replayed to one version: protocol, metadata and live adds. Nothing is judged here."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
+from urllib.parse import unquote
 
-from pyloader_delta.delta.checkpoint import UnreadableCheckpointError, read_checkpoint
-from pyloader_delta.delta.commit import commit_time_ms, num_records, read_commit
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pyloader_delta.delta.adds import AddRows, key, keys
+from pyloader_delta.delta.arrays import integers, texts
+from pyloader_delta.delta.canonical import canonical
+from pyloader_delta.delta.checkpoint import Part, read_part
+from pyloader_delta.delta.commit import Action, read_actions
 from pyloader_delta.delta.log import Listing, Segment
-from pyloader_delta.delta.paths import data_path
+from pyloader_delta.delta.store import Store
 from pyloader_delta.errors import TableError
 
-PartitionValues = tuple[tuple[str, str | None], ...]
-"""(name, value), both as the log spells them."""
-
-_Key = tuple[str, str | None]
+LOG = "_delta_log"
 
 
-class Add(NamedTuple):
-    """A live file as the log states it."""
+_MAX_THREADS = 8
 
-    path: str
-    """Absolute and decoded; the URI itself if it lies on another store."""
-    size_bytes: int
-    modification_time_ms: int
-    partition_values: PartitionValues
-    n_rows: int | None
-    deletion_vector: str | None
-    """Id of its deletion vector."""
+
+class _UnreadableError(TableError):
+    """A file of a checkpoint is missing or corrupt; another way may still give the version."""
 
 
 @dataclass(slots=True)
@@ -39,119 +38,163 @@ class State:
     version: int
     protocol: dict[str, Any]
     metadata: dict[str, Any]
-    timestamp_ms: int | None
-    adds: list[Add]
+    commit_info: dict[str, Any]
+    """The newest commit's; empty where it has none."""
+    adds: pa.Table
+    """The live ones, with the columns of `ADDS`, in any order."""
+    sources: list[str | pa.Array]
+    """What has the statistics of adds, by number: a Parquet file's path, or texts."""
 
 
-def replay(table: str, version: int | None) -> State:
-    """Return the state of the table at a version; None is the latest.
+def replay(store: Store, listing: Listing, version: int | None) -> State:
+    """Return the state of a table at a version; None is the latest.
 
     Raises:
-        TableError: There is no such table or version, or its log is broken.
+        TableError: There is no such version, or the log is broken.
     """
-    log = os.path.join(table, "_delta_log")
-    listing = Listing(_entries(table, log))
-    unreadable: UnreadableCheckpointError | None = None
-    for segment in listing.segments(table, version):
+    unreadable: _UnreadableError | None = None
+    for segment in listing.segments(store.root, version):
         try:
-            return _replay(table, log, segment, listing)
-        except UnreadableCheckpointError as error:
+            return _Replay(store, segment, listing).state()
+        except _UnreadableError as error:
             unreadable = unreadable or error
-    raise TableError(
-        f"{unreadable}; no older checkpoint and no complete run of commits can replace it, "
-        "so restore it from a copy of the table"
-    ) from unreadable
+    raise TableError(f"{unreadable}; no older checkpoint and no complete run of commits can replace it") from unreadable
 
 
-def _replay(table: str, log: str, segment: Segment, listing: Listing) -> State:
-    protocol: dict[str, Any] | None = None
-    metadata: dict[str, Any] | None = None
-    timestamp_ms: int | None = None
-    gone: set[_Key] = set()
-    live: list[Add] = []
-    newest = listing.commits.get(segment.version)
-    for name in reversed(segment.commits):
-        actions = read_commit(os.path.join(log, name))
-        protocol = protocol or _last(actions, "protocol")
-        metadata = metadata or _last(actions, "metaData")
-        if name == newest:
-            timestamp_ms = _time_ms(actions)
-        # In one commit an add beats a remove of the same key.
-        adds = {_key(table, add): add for action in actions if (add := action.get("add"))}
-        live += [_from_commit(key, add) for key, add in adds.items() if key not in gone]
-        gone.update(adds)
-        gone.update(_key(table, remove) for action in actions if (remove := action.get("remove")))
-    if segment.checkpoint:
-        checkpoint = read_checkpoint([os.path.join(log, name) for name in segment.checkpoint])
-        if checkpoint.sidecars:
-            raise TableError(f"{table} needs reader feature 'v2Checkpoint', not supported yet")
-        protocol = protocol or checkpoint.protocol
-        metadata = metadata or checkpoint.metadata
-        keys = [
-            (data_path(table, path), _vector_id(vector))
-            for path, vector in zip(checkpoint.paths, checkpoint.deletion_vectors, strict=True)
-        ]
-        rest = zip(
-            keys, checkpoint.sizes, checkpoint.times, checkpoint.partition_values, checkpoint.n_rows, strict=True
-        )
-        live += [
-            Add(key[0], size or 0, time or 0, tuple(values), n_rows, key[1])
-            for key, size, time, values, n_rows in rest
-            if key not in gone
-        ]
-        if not segment.commits and newest is not None:
-            timestamp_ms = _time_ms(read_commit(os.path.join(log, newest)))
-    if protocol is None:
-        raise TableError(f"{table} has no protocol at version {segment.version}: its log is broken")
-    if metadata is None or not metadata.get("schemaString"):
-        raise TableError(f"{table} has no metadata, so no schema, at version {segment.version}: its log is broken")
-    return State(segment.version, protocol, metadata, timestamp_ms, live)
+def read_commits(store: Store, names: Sequence[str]) -> Iterator[Iterator[Action]]:
+    """Yield the actions of each of the log's JSON files, in the order of the names; several are fetched at a time.
+
+    Raises:
+        TableError: A file is missing or broken; the text names it.
+    """
+    found = store.read_many([f"{LOG}/{name}" for name in names])
+    for name in names:
+        try:
+            data = next(found)
+        except OSError as error:
+            raise _broken(store, name, error) from error
+        yield _actions(store, name, data)
 
 
-def _entries(table: str, log: str) -> list[tuple[str, int]]:
+def _actions(store: Store, name: str, data: pa.Buffer) -> Iterator[Action]:
     try:
-        with os.scandir(log) as entries:
-            return [(entry.name, entry.stat().st_size) for entry in entries if entry.is_file()]
-    except (FileNotFoundError, NotADirectoryError) as error:
-        if os.path.isdir(table):
-            text = f"{table} is no Delta table: it has no folder _delta_log; give the table's own folder"
-        else:
-            text = f"there is no table at {table}: the folder does not exist; is the path right?"
-        raise TableError(text) from error
-    except OSError as error:
-        raise TableError(f"the log of {table} cannot be listed: {error}") from error
+        yield from read_actions(data)
+    except (ValueError, RecursionError) as error:
+        raise _broken(store, name, error) from error
 
 
-def _last(actions: Iterable[Mapping[str, Any]], kind: str) -> dict[str, Any] | None:
-    found = [action[kind] for action in actions if action.get(kind)]
-    return found[-1] if found else None
+def _broken(store: Store, name: str, error: Exception) -> TableError:
+    kind = TableError if name.endswith(".json") and name.count(".") == 1 else _UnreadableError
+    return kind(f"{name} in the log of {store.root} cannot be read: {error}; restore it from a copy of the table")
 
 
-def _time_ms(actions: Iterable[Mapping[str, Any]]) -> int | None:
-    commit_info = _last(actions, "commitInfo")
-    return None if commit_info is None else commit_time_ms(commit_info)
+class _Replay:
+    """One way to replay a version, newest file first: what was seen once is not overruled by what is older."""
+
+    def __init__(self, store: Store, segment: Segment, listing: Listing) -> None:
+        self._store = store
+        self._root = store.root
+        self._segment = segment
+        self._listing = listing
+        self._protocol: dict[str, Any] | None = None
+        self._metadata: dict[str, Any] | None = None
+        self._gone: set[str] = set()
+        """Keys of what newer files of the log added or removed."""
+        self._rows = AddRows(self._root, source=0)
+        self._overruled: set[int] = set()
+        """Rows that are not live: another add of the same file stands behind them in the same commit."""
+        self._sidecars: list[tuple[str, int | None]] = []
+
+    def state(self) -> State:
+        version, newest = self._segment.version, self._listing.commits.get(self._segment.version)
+        commit_info: dict[str, Any] = {}
+        names = self._segment.commits[::-1]
+        if newest is not None and newest not in names:  # only to know when it was
+            commit_info = self._commit_info(newest)
+        for name, actions in zip(names, read_commits(self._store, names), strict=True):
+            found = self._take(actions)
+            commit_info = commit_info or (found if name == newest else {})
+        tables, sources = self._checkpoint()
+        if self._protocol is None:
+            raise TableError(f"{self._root} has no protocol at version {version}: its log is broken")
+        if self._metadata is None or not self._metadata.get("schemaString"):
+            raise TableError(f"{self._root} has no metadata, so no schema, at version {version}: its log is broken")
+        rows = self._rows.table()
+        if self._overruled:
+            rows = rows.take(integers([i for i in range(len(self._rows)) if i not in self._overruled]))
+        adds = pa.concat_tables([rows, *tables])
+        return State(version, self._protocol, self._metadata, commit_info, adds, [self._rows.stats(), *sources])
+
+    def _take(self, actions: Iterable[Action]) -> dict[str, Any]:
+        """Take in one JSON file, all of which is newer than what follows; return its commitInfo."""
+        protocol: dict[str, Any] | None = None
+        metadata: dict[str, Any] | None = None
+        commit_info: dict[str, Any] = {}
+        rows: dict[str, int] = {}
+        removed: list[str] = []
+        for action in actions:
+            if add := action.get("add"):
+                path, name = key(self._root, add)
+                if name not in self._gone:
+                    if name in rows:
+                        self._overruled.add(rows[name])
+                    rows[name] = len(self._rows)
+                    self._rows.append(path, add)
+            elif remove := action.get("remove"):
+                removed.append(key(self._root, remove)[1])  # in one commit an add beats a remove of the same file
+            elif found := action.get("sidecar"):
+                self._sidecars.append((str(found.get("path")), found.get("sizeInBytes")))
+            protocol = action.get("protocol") or protocol
+            metadata = action.get("metaData") or metadata
+            commit_info = action.get("commitInfo") or commit_info
+        self._gone.update(rows, removed)
+        self._protocol = self._protocol or protocol
+        self._metadata = self._metadata or metadata
+        return commit_info
+
+    def _checkpoint(self) -> tuple[list[pa.Table], list[str | pa.Array]]:
+        """Return the live adds of the checkpoint's Parquet files, and the paths of these files."""
+        files: list[tuple[str, int | None]] = []
+        for name in self._segment.checkpoint:
+            if name.endswith(".json"):
+                for actions in read_commits(self._store, [name]):
+                    self._take(action for action in actions if "remove" not in action)  # there, a note for VACUUM
+            else:
+                files.append((f"{LOG}/{name}", self._listing.sizes.get(name)))
+        parts = self._parts(files, 1)
+        sidecars = self._sidecars + [(path, None) for part in parts for path in part.sidecars]
+        files += [(_sidecar(self._root, path), size) for path, size in sidecars]
+        parts += self._parts(files[len(parts) :], 1 + len(parts))
+        for part in parts:
+            self._protocol = self._protocol or part.protocol
+            self._metadata = self._metadata or part.metadata
+        tables = [adds for part in parts for adds in part.adds]
+        if self._gone:
+            gone = texts(list(self._gone))
+            tables = [adds.filter(pc.invert(pc.is_in(keys(adds), value_set=gone))) for adds in tables]
+        return tables, [path for path, _ in files]
+
+    def _parts(self, files: Sequence[tuple[str, int | None]], first_source: int) -> list[Part]:
+        if not files:
+            return []
+        with ThreadPoolExecutor(min(len(files), _MAX_THREADS), thread_name_prefix="pyloader_delta-log") as pool:
+            return list(pool.map(self._part, files, range(first_source, first_source + len(files))))
+
+    def _part(self, path_and_size: tuple[str, int | None], source: int) -> Part:
+        path, size = path_and_size
+        try:
+            with self._store.open(path, size) as opened, pq.ParquetFile(opened) as file:
+                return read_part(file, self._root, source)
+        except Exception as error:  # a corrupt file makes pyarrow raise nearly anything
+            raise _broken(self._store, path.removeprefix(f"{LOG}/"), error) from error
+
+    def _commit_info(self, name: str) -> dict[str, Any]:
+        try:
+            (actions,) = read_commits(self._store, [name])
+            return next((found for action in actions if (found := action.get("commitInfo"))), {})
+        except TableError:
+            return {}  # a newer file of the log has all else that it says
 
 
-def _key(table: str, action: Mapping[str, Any]) -> _Key:
-    path = action.get("path")
-    if not isinstance(path, str):
-        raise TableError(f"{table} has an action without a path in its log: {str(action)[:200]}")
-    return data_path(table, path), _vector_id(action.get("deletionVector"))
-
-
-def _vector_id(vector: Mapping[str, Any] | None) -> str | None:
-    if not vector or vector.get("storageType") is None:
-        return None
-    offset = vector.get("offset")
-    return f"{vector['storageType']}{vector.get('pathOrInlineDv')}" + ("" if offset is None else f"@{offset}")
-
-
-def _from_commit(key: _Key, add: Mapping[str, Any]) -> Add:
-    values = tuple((add.get("partitionValues") or {}).items())
-    if wrong := [pair for pair in values if not isinstance(pair[1], str | None)]:
-        name, value = wrong[0]
-        raise TableError(
-            f"the log states {value!r} as the value of partition column {name!r} for {key[0]}: it is broken"
-        )
-    size, time = add.get("size") or 0, add.get("modificationTime") or 0
-    return Add(key[0], size, time, values, num_records(add.get("stats")), key[1])
+def _sidecar(root: str, path: str) -> str:
+    return canonical(root, path) if "/" in path else f"{LOG}/_sidecars/{unquote(path)}"

@@ -6,94 +6,146 @@ import os
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from pyloader_delta.delta.paths import scheme, table_path
-from pyloader_delta.delta.protocol import check_protocol, refuse_deletion_vector
-from pyloader_delta.delta.replay import Add, PartitionValues, State, replay
+from pyloader_delta.delta.adds import keys
+from pyloader_delta.delta.commit import commit_time_ms
+from pyloader_delta.delta.history import version_at
+from pyloader_delta.delta.livefiles import files_of, live_files
+from pyloader_delta.delta.log import Listing
+from pyloader_delta.delta.paths import table_path
+from pyloader_delta.delta.protocol import check_protocol
+from pyloader_delta.delta.replay import LOG, replay
+from pyloader_delta.delta.retention import retention, risk
 from pyloader_delta.delta.schema import arrow_schema, mapping_mode, row_id_field, table_fields
+from pyloader_delta.delta.store import Store
 from pyloader_delta.errors import TableError
-from pyloader_delta.values import DataFile, Snapshot
+from pyloader_delta.values import Snapshot, TableField
+
+_URI = "^[A-Za-z][A-Za-z0-9+.-]*://"
 
 
 def is_table(path: str) -> bool:
     """Return whether a local path or `file:` URI is the folder of a Delta table: whether it has a log."""
-    return os.path.isdir(os.path.join(table_path(path), "_delta_log"))
+    return os.path.isdir(os.path.join(table_path(path), LOG))
 
 
-def load_snapshot(uri: str, version: int | None = None) -> Snapshot:
+def load_snapshot(uri: str, version: int | None = None, *, time_ms: int | None = None) -> Snapshot:
     """Return the state of a table at one version.
 
     Args:
         uri: Local path or `file:` URI of the table's folder.
         version: The version wanted, >= 0; None for the latest.
+        time_ms: Milliseconds since 1970 UTC: the newest version that was there then. Not beside `version`.
 
     Raises:
+        ConfigError: The time lies in the future.
         TableError: There is no such table or version, its log is broken, or it needs a reader feature that is not
             supported; the text names it.
     """
-    table = table_path(uri)
-    state = replay(table, version)
-    check_protocol(table, state.protocol, state.metadata)
-    fields = table_fields(state.metadata["schemaString"], mapping_mode(state.metadata.get("configuration")))
-    schema = arrow_schema(fields)
-    partition_columns = _partition_columns(table, state, schema)
-    make = _Files(table, partition_columns)
-    files = [make.file(add) for add in state.adds]
-    files.sort(key=lambda file: (file.modification_time_ms, file.path))
-    if len({file.path for file in files}) != len(files):
-        raise TableError(f"{table} lists a file twice at version {state.version}: its log is broken")
-    return Snapshot(
-        uri=table,
-        table_id=str(state.metadata.get("id") or ""),
-        version=state.version,
-        timestamp_ms=state.timestamp_ms,
-        schema=schema,
-        fields=fields,
-        partition_columns=tuple(partition_columns.values()),
-        files=tuple(files),
-        row_ids=row_id_field(state.protocol, state.metadata.get("configuration")),
-    )
+    return TableLog(Store(table_path(uri))).snapshot(version, time_ms=time_ms)
 
 
-def _partition_columns(table: str, state: State, schema: pa.Schema) -> dict[str, str]:
-    """Return the log's name → the schema's name, which may differ in case."""
-    by_lower = {name.lower(): name for name in schema.names}
-    names: Sequence[str] = state.metadata.get("partitionColumns") or ()
-    if unknown := [name for name in names if name.lower() not in by_lower]:
-        raise TableError(f"{table} is partitioned by {unknown[0]!r}, which is none of its columns: its log is broken")
-    return {name: by_lower[name.lower()] for name in names}
+class TableLog:
+    """The log of a table as it was when this was made.
+
+    Args:
+        store: The table's store.
+
+    Raises:
+        TableError: There is no table, or its log cannot be listed.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._listing = _list(store)
+
+    def snapshot(self, version: int | None = None, *, time_ms: int | None = None) -> Snapshot:
+        """Return the state at a version, or at a time; see `load_snapshot`."""
+        store = self._store
+        if time_ms is not None:
+            version = version_at(store, self._listing, time_ms)
+        state = replay(store, self._listing, version)
+        check_protocol(store.root, state.protocol, state.metadata)
+        configuration = dict(state.metadata.get("configuration") or {})
+        fields = table_fields(state.metadata["schemaString"], mapping_mode(configuration))
+        partition_columns = _partition_columns(store.root, state.metadata, fields)
+        files = live_files(store, state, partition_columns)
+        _refuse_other_stores(store.root, files.table.column("path"))
+        return Snapshot(
+            uri=store.root,
+            table_id=str(state.metadata.get("id") or ""),
+            version=state.version,
+            timestamp_ms=commit_time_ms(state.commit_info),
+            schema=arrow_schema(fields),
+            fields=fields,
+            partition_columns=tuple(partition_columns),
+            files=files,
+            row_ids=row_id_field(state.protocol, configuration),
+            configuration=configuration,
+        )
+
+    def retention_risk(self, snapshot: Snapshot) -> str | None:
+        """Return why files of a snapshot may be deleted while it is read, and when; None where that is far off."""
+        latest = self._listing.latest
+        if latest is None:
+            return None
+        n_dropped = 0
+        if latest != snapshot.version:
+            try:
+                live = replay(self._store, self._listing, None).adds
+            except TableError:
+                return None  # what the table has become cannot be read, so neither what it dropped
+            held = keys(files_of(snapshot).table)
+            n_dropped = len(held) - (pc.sum(pc.is_in(held, value_set=_one(keys(live)))).as_py() or 0)
+        return risk(
+            uri=snapshot.uri,
+            version=snapshot.version,
+            latest=latest,
+            n_files=len(snapshot.files),
+            n_dropped=n_dropped,
+            time_ms=snapshot.timestamp_ms,
+            kept=retention(snapshot.configuration),
+        )
 
 
-class _Files:
-    """Makes data files of adds. Most share their partition values with many others, so each set is translated once."""
+def _list(store: Store) -> Listing:
+    try:
+        return Listing(store.list(LOG))
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if os.path.isdir(store.root):
+            text = f"{store.root} is no Delta table: it has no folder {LOG}; give the table's own folder"
+        else:
+            text = f"there is no table at {store.root}: the folder does not exist; is the path right?"
+        raise TableError(text) from error
+    except OSError as error:
+        raise TableError(f"the log of {store.root} cannot be listed: {error}") from error
 
-    def __init__(self, table: str, partition_columns: Mapping[str, str]) -> None:
-        self._table = table
-        self._partition_columns = partition_columns
-        self._translated: dict[PartitionValues, PartitionValues] = {}
 
-    def file(self, add: Add) -> DataFile:
-        if add.deletion_vector is not None:
-            raise refuse_deletion_vector(self._table, add.path)
-        if foreign := scheme(add.path):
-            raise TableError(
-                f"{self._table} has a file at {foreign}://, which is not supported yet: {add.path}; "
-                "copy the table into one place"
-            )
-        values = self._translated.get(add.partition_values)
-        if values is None:
-            columns = self._partition_columns.items()
-            values = tuple((column, self._value(add, name)) for name, column in columns)
-            self._translated[add.partition_values] = values
-        return DataFile(add.path, add.size_bytes, add.modification_time_ms, add.n_rows, values)
+def _partition_columns(
+    table: str, metadata: Mapping[str, object], fields: Sequence[TableField]
+) -> dict[str, list[str]]:
+    """Return the name of each partition column → how the log may spell it, the best first."""
+    by_lower = {field.name.lower(): field for field in fields}
+    names = metadata.get("partitionColumns") or ()
+    found = {}
+    for name in names if isinstance(names, list | tuple) else ():
+        field = by_lower.get(str(name).lower())
+        if field is None:
+            raise TableError(f"{table} is partitioned by {name!r}, which is none of its columns: its log is broken")
+        found[field.name] = list(dict.fromkeys([field.stored_name, str(name), field.name]))
+    return found
 
-    def _value(self, add: Add, name: str) -> str | None:
-        values = dict(add.partition_values)
-        if name in values:
-            return values[name]
-        found = [value for spelled, value in values.items() if spelled.lower() == name.lower()]
-        if len(found) != 1:
-            raise TableError(
-                f"{self._table} states no value of partition column {name!r} for {add.path}: its log is broken"
-            )
-        return found[0]
+
+def _refuse_other_stores(root: str, paths: pa.ChunkedArray) -> None:
+    foreign = pc.match_substring_regex(paths, pattern=_URI)
+    if pc.any(foreign).as_py():
+        path = paths.filter(foreign)[0].as_py()
+        raise TableError(
+            f"{root} has a file at {path.split('://')[0]}://, which is not supported yet: {path}; "
+            "copy the table into one place"
+        )
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)

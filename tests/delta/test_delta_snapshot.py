@@ -234,7 +234,7 @@ def test_a_bad_checkpoint_that_nothing_replaces_is_named(hand):
     table = hand.table()
     table.commit(1, hand.add("b"))
     (table.log / f"{1:020d}.checkpoint.parquet").write_bytes(b"nonsense")
-    with pytest.raises(TableError, match=r"0001\.checkpoint\.parquet cannot be read: .*restore it"):
+    with pytest.raises(TableError, match=r"0001\.checkpoint\.parquet in the log of .* cannot be read: .*restore it"):
         live(table)
 
 
@@ -244,13 +244,6 @@ def test_the_hint_to_the_last_checkpoint_is_not_needed(hand, hint):
     table.commit(0, hand.protocol, hand.metadata(), hand.add("a"))
     (table.log / "_last_checkpoint").write_text(hint)
     assert live(table) == ["a"]
-
-
-def test_sidecars_are_refused_by_the_name_of_their_feature(hand):
-    table = hand.table()
-    table.checkpoint(0, hand.protocol, hand.metadata(), {"sidecar": {"path": "s.parquet"}})
-    with pytest.raises(TableError, match="'v2Checkpoint'"):
-        live(table)
 
 
 # What is refused -----------------------------------------------------------------------------------------------------
@@ -317,11 +310,11 @@ def test_a_file_that_is_listed_twice_is_refused(hand):
         live(table)
 
 
-@pytest.mark.parametrize(("values", "text"), [({}, "no"), ({"p": 1}, "1 as the")])
+@pytest.mark.parametrize(("values", "text"), [({}, "states no"), ({"p": 1}, "the log states 1 as the")])
 def test_a_file_without_its_partition_value_is_refused(hand, values, text):
     table = hand.table()
     table.commit(0, hand.protocol, hand.metadata(("p",), x="long", p="long"), hand.add("a", **values))
-    with pytest.raises(TableError, match=f"states {text} .*value of partition column 'p' for {table}/a"):
+    with pytest.raises(TableError, match=f"{table}.* {text} value of partition column 'p' for a: "):
         live(table)
 
 

@@ -1,0 +1,44 @@
+"""Arrow arrays from lists of Python values, and NumPy's view of them, without `pyarrow.array`, which imports pandas."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+
+def texts(values: Sequence[str | None]) -> pa.Array:
+    """Return texts as a string array; large_string beyond 2 GiB. None is null."""
+    coded = [b"" if value is None else value.encode("utf-8", "surrogatepass") for value in values]
+    ends = np.zeros(len(coded) + 1, dtype=np.int64)
+    np.cumsum(np.fromiter(map(len, coded), np.int64, len(coded)), out=ends[1:])
+    wide = ends[-1] > np.iinfo(np.int32).max
+    offsets = pa.py_buffer(ends if wide else ends.astype(np.int32))
+    kind = pa.large_string() if wide else pa.string()
+    return pa.Array.from_buffers(kind, len(coded), [_valid(values), offsets, pa.py_buffer(b"".join(coded))])
+
+
+def integers(values: Sequence[int | None], kind: pa.DataType | None = None) -> pa.Array:
+    """Return ints as an array of a type, int64 by default; None is null.
+
+    Raises:
+        OverflowError: A value is beyond the type.
+    """
+    kind = kind or pa.int64()
+    data = np.array([0 if value is None else value for value in values], dtype=kind.to_pandas_dtype())
+    return pa.Array.from_buffers(kind, len(values), [_valid(values), pa.py_buffer(data)])
+
+
+def view(array: pa.Array) -> NDArray[np.generic]:
+    """Return the values of a numeric array, on its memory; what stands at nulls is arbitrary."""
+    dtype = array.type.to_pandas_dtype()
+    return np.frombuffer(array.buffers()[1] or b"", dtype, array.offset + len(array))[array.offset :]
+
+
+def _valid(values: Sequence[object | None]) -> pa.Buffer | None:
+    if None not in values:
+        return None
+    there = np.fromiter((value is not None for value in values), bool, len(values))
+    return pa.py_buffer(np.packbits(there, bitorder="little"))
