@@ -22,6 +22,7 @@ _MAX_FILES = (
 )
 _MAX_KNOWN = 32
 _MAX_KEPT_DELETED = 1 << 17  # numbers of a file's deleted rows; more are read again
+_MAX_UNFILTERED_BYTES = 16 << 20  # decoded at once, to be filtered
 _MAX_CURSORS = 4  # the plan interleaves that many large row groups
 
 
@@ -68,14 +69,20 @@ class OpenFiles:
             ReadError: The file is missing, corrupt, or another one than when the chunk was planned.
         """
         rows, whole, row_group = chunk.rows, chunk.row_group_rows, chunk.row_group
-        if rows is None or whole is None or row_group is None or not _within(rows, whole):
+        unknown = rows is None and whole is None and chunk.filtered
+        if row_group is None or not (unknown or _within(rows, whole)):
             raise ConfigError(f"{chunk} is no run of rows of a row group; take chunks from chunks()")
-        with read_errors(chunk.path, chunk.version, place=f" rows {rows.start}..{rows.stop - 1}"):
-            if rows == whole:
-                table = self._file(chunk, row_group, whole).row_group(row_group)
+        if chunk.filtered and self._selection.filter is None:
+            raise ConfigError(f"{chunk} was listed by a reader with a filter, which this one does not have")
+        place = "" if rows is None else f" rows {rows.start}..{rows.stop - 1}"
+        with read_errors(chunk.path, chunk.version, place=place):
+            if rows is None or whole is None or (rows == whole and chunk.filtered):
+                table = self._filtered(chunk, row_group)
+            elif rows == whole:
+                table = self._file(chunk, row_group).row_group(row_group)
             else:
                 table = self._part(chunk, row_group, rows, whole)
-            if table.num_rows != len(rows):
+            if rows is not None and table.num_rows != len(rows):
                 raise ReadError(f"{chunk} gave {table.num_rows} rows: the file is corrupt")
             return table
 
@@ -87,10 +94,10 @@ class OpenFiles:
             kept.clear()
         self._known.clear()
 
-    def _file(self, chunk: Chunk, row_group: int, whole: range) -> DataParquet:
+    def _file(self, chunk: Chunk, row_group: int) -> DataParquet:
         file = self._files.pop(chunk.path, None) or self._opened(chunk)
         _keep(self._files, chunk.path, file, _MAX_FILES)
-        self._check(chunk, file, row_group, whole)
+        self._check(chunk, file, row_group)
         return file
 
     def _opened(self, chunk: Chunk) -> DataParquet:
@@ -109,9 +116,24 @@ class OpenFiles:
         _keep(self._known, chunk.path, _Known(file.metadata, kept), _MAX_KNOWN)
         return file
 
-    def _check(self, chunk: Chunk, file: DataParquet, row_group: int, whole: range) -> None:
-        if row_group >= file.metadata.num_row_groups or file.n_live(row_group) != len(whole):
+    def _check(self, chunk: Chunk, file: DataParquet, row_group: int) -> None:
+        whole = None if chunk.filtered else chunk.row_group_rows
+        n_groups = file.metadata.num_row_groups
+        if row_group >= n_groups or (whole is not None and file.n_live(row_group) != len(whole)):
             raise ReadError(f"{chunk.path} of version {chunk.version} was changed while it was being read")
+
+    def _filtered(self, chunk: Chunk, row_group: int) -> pa.Table:
+        """Return the rows that the filter keeps of a row group, which may be much larger than they are."""
+        file = self._file(chunk, row_group)
+        n_rows = file.metadata.row_group(row_group).num_rows
+        row_bytes = chunk.size_bytes // (chunk.n_rows or n_rows or 1) + 1
+        if n_rows * row_bytes <= _MAX_UNFILTERED_BYTES:
+            return file.row_group(row_group, filtered=True)
+        cursor = Cursor(self._opened(chunk), row_group, _MAX_UNFILTERED_BYTES // row_bytes, filtered=True)
+        try:
+            return cursor.take(n_rows)
+        finally:
+            cursor.close()
 
     def _part(self, chunk: Chunk, row_group: int, rows: range, whole: range) -> pa.Table:
         start, n_rows = rows.start - whole.start, len(rows)
@@ -121,9 +143,9 @@ class OpenFiles:
             cursor.close()
             cursor = None
         if cursor is None:
-            cursor = Cursor(self._opened(chunk), row_group, n_rows)
+            cursor = Cursor(self._opened(chunk), row_group, n_rows, filtered=chunk.filtered)
         try:
-            self._check(chunk, cursor.file, row_group, whole)
+            self._check(chunk, cursor.file, row_group)
             cursor.skip(start - cursor.position)
             table = cursor.take(n_rows)
         except BaseException:
@@ -136,7 +158,9 @@ class OpenFiles:
         return table
 
 
-def _within(rows: range, whole: range) -> bool:
+def _within(rows: range | None, whole: range | None) -> bool:
+    if rows is None or whole is None:
+        return False
     return rows.step == whole.step == 1 and len(rows) > 0 and whole.start <= rows.start and rows.stop <= whole.stop
 
 

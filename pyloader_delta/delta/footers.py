@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import repeat
 from typing import NamedTuple
 
+from pyloader_delta.delta.filters.cache import Counts
+from pyloader_delta.delta.filters.groups import GroupFilter, Verdict
 from pyloader_delta.delta.parquet import DataParquet, read_errors
 from pyloader_delta.delta.selection import Selection
 from pyloader_delta.delta.sizes import (
@@ -25,7 +28,7 @@ from pyloader_delta.values import Chunk, DataFile, Snapshot
 _MAX_THREADS = 16
 
 
-class _Footer(NamedTuple):
+class Footer(NamedTuple):
     """What is kept of a footer."""
 
     n_rows: list[int]
@@ -36,42 +39,48 @@ class _Footer(NamedTuple):
     """Of each row group: decoded size without the texts."""
     texts: dict[str, list[tuple[int, int]]]
     """Place of a variable-width leaf → (values, footer's size) of each row group."""
+    stored_bytes: list[int]
+    """Of each row group: its share of the file."""
+    verdicts: list[Verdict]
+    """What the filter makes of each row group."""
 
     def size_bytes(self, row_group: int, lengths: Lengths) -> int:
-        """Return the decoded size of a row group's live rows."""
+        """Return the decoded size of the rows that are read of a row group; of its live ones where that is unknown."""
         texts = sum(text_bytes(place, *of_groups[row_group], lengths) for place, of_groups in self.texts.items())
         whole = self.fixed_bytes[row_group] + texts
-        return whole * self.n_live[row_group] // max(self.n_rows[row_group], 1)
+        n_kept = self.verdicts[row_group].n_kept
+        n_read = self.n_live[row_group] if n_kept is None else n_kept
+        return whole * n_read // max(self.n_rows[row_group], 1)
 
 
-def row_groups(store: Store, snapshot: Snapshot, selection: Selection) -> list[Chunk]:
-    """Return one chunk a row group that has live rows, in the order of the files.
+def chunks_of(
+    store: Store, snapshot: Snapshot, files: Sequence[DataFile], selection: Selection, footers: Sequence[Footer]
+) -> list[Chunk]:
+    """Return one chunk a row group that has rows to read, in the order of the files.
 
     Args:
         store: The table's store.
         snapshot: The table.
-        selection: What is read of it.
-
-    Raises:
-        ReadError: A file or a deletion vector is missing, corrupt, or has another size or number of rows than the log
-            says.
-        TableError: A partition value is none of its column's type, or a selected column is stored in a way that is
-            not supported.
+        files: Those of its files that are read.
+        selection: What is read of them.
+        footers: What `read_footers` gave of them.
     """
-    footers = _read_all(store, snapshot, selection)
-    lengths = _sample(store, snapshot, selection, footers)
+    lengths = _sample(store, snapshot, files, selection, footers)
     chunks = []
-    for file, footer in zip(snapshot.files, footers, strict=True):
+    for file, footer in zip(files, footers, strict=True):
         start = 0
-        for i, n_rows in enumerate(footer.n_live):
+        for i, verdict in enumerate(footer.verdicts):
+            n_rows = footer.n_live[i] if verdict.n_kept is None else verdict.n_kept
             rows = range(start, start + n_rows)
             start += n_rows
             if n_rows:
-                chunks.append(_chunk(file, footer.size_bytes(i, lengths), i, rows, snapshot.version))
+                size_bytes = footer.size_bytes(i, lengths)
+                known = None if verdict.n_kept is None else rows
+                chunks.append(_chunk(file, size_bytes, i, known, snapshot.version, verdict.filtered))
     return chunks
 
 
-def _chunk(file: DataFile, size_bytes: int, row_group: int, rows: range, version: int) -> Chunk:
+def _chunk(file: DataFile, size_bytes: int, row_group: int, rows: range | None, version: int, filtered: bool) -> Chunk:
     return Chunk(
         file.path,
         size_bytes,
@@ -83,15 +92,43 @@ def _chunk(file: DataFile, size_bytes: int, row_group: int, rows: range, version
         file_bytes=file.size_bytes,
         deletion_vector=file.deletion_vector,
         base_row_id=file.base_row_id,
+        filtered=filtered,
     )
 
 
-def _read_all(store: Store, snapshot: Snapshot, selection: Selection) -> list[_Footer]:
-    if not snapshot.files:
+def read_footers(
+    store: Store,
+    snapshot: Snapshot,
+    files: Sequence[DataFile],
+    selection: Selection,
+    groups: GroupFilter | None = None,
+    counts: Counts | None = None,
+) -> list[Footer]:
+    """Return what is needed of the footers of files.
+
+    Args:
+        store: The table's store.
+        snapshot: The table.
+        files: Those of its files that are read.
+        selection: What is read of them.
+        groups: Judges their row groups; None to take all.
+        counts: Of each file, of each row group, how many rows the filter keeps, where they were counted before.
+
+    Raises:
+        ReadError: A file or a deletion vector is missing, corrupt, or has another size or number of rows than the log
+            says.
+        TableError: A partition value is none of its column's type, or a selected column is stored in a way that is
+            not supported.
+    """
+    if not files:
         return []
-    n_threads = min(len(snapshot.files), _MAX_THREADS, 4 * (os.cpu_count() or 1))
+    n_threads = min(len(files), _MAX_THREADS, 4 * (os.cpu_count() or 1))
+    known: Iterable[Sequence[int] | None] = repeat(None) if counts is None else counts
     with ThreadPoolExecutor(n_threads, thread_name_prefix="pyloader_delta-footers") as pool:
-        footers = [pool.submit(_read, store, file, snapshot.version, selection) for file in snapshot.files]
+        footers = [
+            pool.submit(_read, store, file, snapshot.version, selection, groups, kept)
+            for file, kept in zip(files, known, strict=False)
+        ]
         try:
             return [footer.result() for footer in footers]
         except BaseException:
@@ -99,12 +136,22 @@ def _read_all(store: Store, snapshot: Snapshot, selection: Selection) -> list[_F
             raise
 
 
-def _read(store: Store, file: DataFile, version: int, selection: Selection) -> _Footer:
+def _read(
+    store: Store,
+    file: DataFile,
+    version: int,
+    selection: Selection,
+    groups: GroupFilter | None,
+    counts: Sequence[int] | None,
+) -> Footer:
     with read_errors(file.path, version):
         parquet = DataParquet(store, file, selection, version, size_bytes=file.size_bytes)
         try:
             _check_count(file, parquet.metadata.num_rows, version)
-            return _measure(parquet, selection)
+            found = _measure(file, parquet, selection)
+            if groups is None:
+                return found
+            return found._replace(verdicts=groups.judge(file, parquet, counts))
         finally:
             parquet.close()
 
@@ -123,18 +170,25 @@ def _check_count(file: DataFile, n_rows: int, version: int) -> None:
     )
 
 
-def _measure(file: DataParquet, selection: Selection) -> _Footer:
-    columns = [field for field in selection.fields if field.name not in file.columns.constants]
-    leaves = [leaf for field in columns for leaf in column_leaves(file, field)]
-    groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
+def _measure(file: DataFile, parquet: DataParquet, selection: Selection) -> Footer:
+    columns = [field for field in selection.fields if field.name not in parquet.columns.constants]
+    leaves = [leaf for field in columns for leaf in column_leaves(parquet, field)]
+    groups = [parquet.metadata.row_group(i) for i in range(parquet.metadata.num_row_groups)]
     bits_a_row = sum(leaf.bits for leaf in leaves if not leaf.repeated or leaf.column is None)
-    n_live = [file.n_live(i) for i in range(len(groups))]
-    texts: dict[str, list[tuple[int, int]]] = {leaf.place: [] for leaf in leaves if leaf.variable}
-    found = _Footer([group.num_rows for group in groups], n_live, [], texts)
+    n_live = [parquet.n_live(i) for i in range(len(groups))]
+    encoded_bytes = [group.total_byte_size for group in groups]
+    found = Footer(
+        n_rows=[group.num_rows for group in groups],
+        n_live=n_live,
+        fixed_bytes=[],
+        texts={leaf.place: [] for leaf in leaves if leaf.variable},
+        stored_bytes=[file.size_bytes * n_bytes // max(sum(encoded_bytes), 1) for n_bytes in encoded_bytes],
+        verdicts=[Verdict(n, filtered=False, decided=True) for n in n_live],
+    )
     for group in groups:
         n_rows = group.num_rows
         fixed_bytes = n_rows * bits_a_row // 8
-        fixed_bytes += sum(constant_bytes(value, n_rows) for value in file.columns.constants.values())
+        fixed_bytes += sum(constant_bytes(value, n_rows) for value in parquet.columns.constants.values())
         for leaf in leaves:
             if leaf.column is None or not (leaf.repeated or leaf.variable):
                 if leaf.variable:
@@ -149,11 +203,13 @@ def _measure(file: DataParquet, selection: Selection) -> _Footer:
     return found
 
 
-def _sample(store: Store, snapshot: Snapshot, selection: Selection, footers: Sequence[_Footer]) -> Lengths:
+def _sample(
+    store: Store, snapshot: Snapshot, files: Sequence[DataFile], selection: Selection, footers: Sequence[Footer]
+) -> Lengths:
     """Return the lengths of texts in the first row group that has each of them: mostly the table's first."""
     lengths: Lengths = {}
     columns = replace(selection, fields=tuple(field for field in selection.fields if has_variable(field.type)))
-    for file, footer in zip(snapshot.files, footers, strict=True):
+    for file, footer in zip(files, footers, strict=True):
         first = next((i for i, n_rows in enumerate(footer.n_live) if n_rows), None)
         if first is None:
             continue

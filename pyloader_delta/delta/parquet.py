@@ -118,17 +118,18 @@ class DataParquet:
 
     def _match(self, selection: Selection) -> None:
         """Find the selected columns, and those of the filter, in the file."""
-        stored: pa.Schema = self._file.schema_arrow
+        self.stored_schema: pa.Schema = self._file.schema_arrow
+        """Schema of the file."""
         values, zone, row_id = dict(self._located.partition_values), selection.partition_timezone, selection.row_id
-        self.columns = Match(stored, selection.fields, values, zone, row_id)
+        self.columns = Match(self.stored_schema, selection.fields, values, zone, row_id)
         """The selected columns in the file."""
         names = self.columns.names
         self._tested = None
         if selection.filter is not None:
-            self._tested = Match(stored, selection.filter_fields, values, zone)
+            self._tested = Match(self.stored_schema, selection.filter_fields, values, zone)
         self._filter_names = list(dict.fromkeys([*names, *(self._tested.names if self._tested else ())]))
-        read = pa.schema([field for field in stored if field.name in names])
-        self._metadata = stored.metadata is not None
+        read = pa.schema([field for field in self.stored_schema if field.name in names])
+        self._metadata = self.stored_schema.metadata is not None
         # Then what pyarrow reads is the logical table already: wrapping it anew would cost 5 % of decoding.
         self._as_is = (
             read.remove_metadata().equals(self.schema, check_metadata=True)

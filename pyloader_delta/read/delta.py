@@ -10,8 +10,10 @@ from typing import Any, Generic, NoReturn, TypeVar
 import pyarrow as pa
 
 from pyloader_delta.delta import load_snapshot
+from pyloader_delta.delta.chunks import list_chunks
 from pyloader_delta.delta.files import OpenFiles
-from pyloader_delta.delta.footers import row_groups
+from pyloader_delta.delta.filters.explain import Explanation
+from pyloader_delta.delta.filters.rows import row_filter
 from pyloader_delta.delta.paths import table_path
 from pyloader_delta.delta.selection import Selection, selected
 from pyloader_delta.delta.store import Store
@@ -45,6 +47,10 @@ class DeltaDataReader(DataReader[T_co]):
         random_seed: Seed of that mixing; any int, 0 included.
         columns: Names of the columns to read, in this order; None for all in the table's order. A table that tracks
             rows also has `_row_id`, an int64 that stays with a row for as long as it lives.
+        filter: Which rows to read: a predicate in SQL, a list of (column, operator, value) or of such lists, or a
+            pyarrow expression. Rows for which it is NULL are left out. Its columns need not be among `columns`.
+        exact_length: Count the rows that the filter keeps before reading, from its columns alone; else the length of
+            an epoch is known only at its end.
         version: Version of the table to read, >= 0; None for the latest when chunks are first listed.
         partition_timezone: Zone, such as `Europe/Berlin`, of timestamps in partition columns that state none; Spark
             writes them in the zone of its session, others in UTC.
@@ -53,7 +59,9 @@ class DeltaDataReader(DataReader[T_co]):
     """
 
     columns: Sequence[str] | None = None
+    filter: Any = None
     version: int | None = None
+    exact_length: bool = True
     partition_timezone: str = "UTC"
     page_checksums: bool = False
 
@@ -66,7 +74,9 @@ class DeltaDataReader(DataReader[T_co]):
         random_seed: int | None = None,
         *,
         columns: Sequence[str] | None = None,
+        filter: Any = None,  # noqa: A002
         version: int | None = None,
+        exact_length: bool | None = None,
         partition_timezone: str | None = None,
         page_checksums: bool | None = None,
     ) -> None:
@@ -75,6 +85,10 @@ class DeltaDataReader(DataReader[T_co]):
             self.columns = columns
         if version is not None:
             self.version = version
+        if filter is not None:
+            self.filter = filter
+        if exact_length is not None:
+            self.exact_length = exact_length
         if partition_timezone is not None:
             self.partition_timezone = partition_timezone
         if page_checksums is not None:
@@ -91,7 +105,7 @@ class DeltaDataReader(DataReader[T_co]):
         return self._pinned().schema
 
     def chunks(self, root: str) -> list[Chunk]:
-        """Return one chunk a row group, in (modification time, path) order of the files.
+        """Return one chunk a row group that has rows to read, in (modification time, path) order of the files.
 
         The first call pins the snapshot: called again for the same table, it gives the same rows, whatever was
         committed since. Another reader sees the table as it then is.
@@ -112,10 +126,23 @@ class DeltaDataReader(DataReader[T_co]):
             snapshot = load_snapshot(root, version)
         selection = self._selection(snapshot)
         store = Store(root)
-        chunks = row_groups(store, snapshot, selection)
+        chunks, explanation = list_chunks(store, snapshot, selection, exact_length=self._exact_length())
         self._release()
-        self._pin = _Pin((root, version), snapshot, OpenFiles(store, selection), selection.schema)
+        self._pin = _Pin((root, version), snapshot, OpenFiles(store, selection), selection.schema, explanation)
         return chunks
+
+    def explain(self, root: str | None = None) -> Explanation:
+        """Return how many files, row groups, bytes and rows the filter left out, step by step; `print` shows a table.
+
+        Args:
+            root: The table; None for the one whose chunks were listed last.
+
+        Raises:
+            ConfigError: No chunks were listed yet. With `root` also what `chunks` raises.
+        """
+        if root is not None:
+            self.chunks(root)
+        return self._pinned().explanation
 
     def read_chunk(self, chunk: Chunk) -> Any:
         """Return the rows of a chunk as an Arrow table with exactly `schema`; all chunks, concatenated, are the table.
@@ -158,7 +185,16 @@ class DeltaDataReader(DataReader[T_co]):
             raise ConfigError(f"partition_timezone of {name}: no zone {zone!r} is known here") from error
         table = f"version {snapshot.version} of {snapshot.uri}"
         fields, row_id = selected(snapshot.fields, self.columns, table, row_ids=snapshot.row_ids)
-        return Selection(fields, zone, checksums, row_id)
+        if self.filter is None:
+            return Selection(fields, zone, checksums, row_id)
+        made = row_filter(self.filter, snapshot.schema)
+        tested = selected(snapshot.fields, made.columns, table)[0] if made.columns else ()
+        return Selection(fields, zone, checksums, row_id, made, tested)
+
+    def _exact_length(self) -> bool:
+        if not isinstance(self.exact_length, bool):
+            raise ConfigError(f"exact_length of {type(self).__name__} must be True or False, got {self.exact_length!r}")
+        return self.exact_length
 
     def _release(self) -> None:
         if self._pin is not None:
@@ -174,12 +210,18 @@ class _Pin:
     """The snapshot that a reader and its copies read. It travels without the list of files and open handles."""
 
     def __init__(
-        self, request: tuple[str, int | None], snapshot: Snapshot, files: OpenFiles, schema: pa.Schema
+        self,
+        request: tuple[str, int | None],
+        snapshot: Snapshot,
+        files: OpenFiles,
+        schema: pa.Schema,
+        explanation: Explanation,
     ) -> None:
         self.request = request
         self.version = snapshot.version
         self.schema = schema
         self.files = files
+        self.explanation = explanation
         self._table_id = snapshot.table_id
         self._snapshot: Snapshot | None = snapshot
 
