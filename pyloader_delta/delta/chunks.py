@@ -7,16 +7,17 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+import pyarrow.compute as pc
 
 from pyloader_delta.delta.filters.cache import cache_key, load_counts, save_counts
 from pyloader_delta.delta.filters.explain import Amount, Explanation
 from pyloader_delta.delta.filters.groups import GroupFilter, Verdict
 from pyloader_delta.delta.filters.prune import Pruned, prune_files
 from pyloader_delta.delta.footers import Footer, chunks_of, read_footers
+from pyloader_delta.delta.livefiles import LiveFiles, files_of
 from pyloader_delta.delta.selection import Selection
 from pyloader_delta.delta.store import Store
-from pyloader_delta.values import Chunk, DataFile, Snapshot
+from pyloader_delta.values import Chunk, Snapshot
 
 
 def list_chunks(
@@ -39,12 +40,11 @@ def list_chunks(
     if selection.filter is None:
         footers = read_footers(store, snapshot, snapshot.files, selection)
         n_live = [n for footer in footers for n in footer.n_live]
-        whole = _Sizes(snapshot.files).amount(np.arange(len(footers)))
-        whole = replace(whole, n_row_groups=len(n_live), n_rows=sum(n_live))
+        whole = replace(_of_files(files_of(snapshot)), n_row_groups=len(n_live), n_rows=sum(n_live))
         return chunks_of(store, snapshot, snapshot.files, selection, footers), Explanation(whole, {}, whole)
     zone = selection.partition_timezone
-    pruned = prune_files(snapshot, selection.filter.node, zone, lambda numbers: [None] * len(numbers))
-    files = [snapshot.files[i] for i in pruned.by_statistics]
+    pruned = prune_files(snapshot, selection.filter.node, zone)
+    files = files_of(snapshot).take(pruned.by_statistics)
     groups = GroupFilter(store, snapshot, selection, exact_length)
     key = cache_key(snapshot.table_id, snapshot.version, selection.filter.digest, zone, files)
     known = load_counts(key, len(files)) if exact_length else None
@@ -52,10 +52,10 @@ def list_chunks(
     if exact_length and known is None and not all(verdict.decided for footer in footers for verdict in footer.verdicts):
         save_counts(key, [[verdict.n_kept or 0 for verdict in footer.verdicts] for footer in footers])
     chunks = chunks_of(store, snapshot, files, selection, footers)
-    return chunks, _explanation(_Sizes(snapshot.files), pruned, footers)
+    return chunks, _explanation(files_of(snapshot), pruned, footers)
 
 
-def _explanation(files: _Sizes, pruned: Pruned, footers: Sequence[Footer]) -> Explanation:
+def _explanation(files: LiveFiles, pruned: Pruned, footers: Sequence[Footer]) -> Explanation:
     groups = [
         _Group(verdict, size_bytes, n_live)
         for footer in footers
@@ -66,12 +66,12 @@ def _explanation(files: _Sizes, pruned: Pruned, footers: Sequence[Footer]) -> Ex
     n_left = None if None in n_kept else sum(n for n in n_kept if n is not None)
     by_groups = _of_groups([group for group in groups if group.verdict.pruned])
     n_files = sum(any(verdict.n_kept != 0 for verdict in footer.verdicts) for footer in footers)
-    everything = np.arange(len(files.size_bytes))
+    gone = np.setdiff1d(np.arange(len(files)), pruned.by_partition)
     return Explanation(
-        files.amount(everything),
+        _of_files(files),
         {
-            "partition values": files.amount(np.setdiff1d(everything, pruned.by_partition)),
-            "file statistics": files.amount(np.setdiff1d(pruned.by_partition, pruned.by_statistics)),
+            "partition values": _of_files(files.take(gone)),
+            "file statistics": _of_files(files.take(np.setdiff1d(pruned.by_partition, pruned.by_statistics))),
             "row group statistics": by_groups,
             "rows": Amount(n_rows=None if n_left is None else sum(group.n_live for group in read) - n_left),
         },
@@ -90,16 +90,7 @@ def _of_groups(groups: Sequence[_Group]) -> Amount:
     return Amount(None, len(groups), size_bytes, sum(group.n_live for group in groups))
 
 
-class _Sizes:
-    """Sizes and rows of a table's files."""
-
-    def __init__(self, files: Sequence[DataFile]) -> None:
-        pairs = [(file.size_bytes, file.n_rows) for file in files]
-        self.size_bytes = np.array([size for size, _ in pairs], np.int64)
-        self.n_rows = [n for _, n in pairs]
-
-    def amount(self, numbers: NDArray[np.int64]) -> Amount:
-        """Return how much some of them are; no row groups, which only footers would tell."""
-        counts = [self.n_rows[i] for i in numbers]
-        n_rows = None if None in counts else sum(n for n in counts if n is not None)
-        return Amount(len(numbers), None, int(self.size_bytes[numbers].sum()), n_rows)
+def _of_files(files: LiveFiles) -> Amount:
+    """Return how much files are; no row groups, which only footers would tell."""
+    n_rows = None if files.n_rows.null_count else pc.sum(files.n_rows).as_py() or 0
+    return Amount(len(files), None, pc.sum(files.size_bytes).as_py() or 0, n_rows)

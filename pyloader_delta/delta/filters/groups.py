@@ -76,7 +76,7 @@ class GroupFilter:
         data, partition = split_columns(self.snapshot, row_filter.node)
         n_groups = parquet.metadata.num_row_groups
         timezone = self.selection.partition_timezone
-        known = partition_bounds(self.snapshot, [file] * n_groups, partition, timezone)
+        known = partition_bounds(self.snapshot, file, partition, timezone, n_groups)
         known |= row_group_bounds(parquet.metadata, parquet.stored_schema, self.snapshot.fields, data)
         found: list[int] = outcomes(row_filter.node, known, n_groups).tolist()
         return found
