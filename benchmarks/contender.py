@@ -1,6 +1,6 @@
 """One contender in a process of its own: passes over a table, and prints the time and the CPU spent at each mark.
 
-    python -m benchmarks.contender NAME TABLE --passes 2 --batch-size 1024 [--shuffle-rows 500000]
+    python -m benchmarks.contender NAME TABLE --workload tabular --passes 2 --batch-size 1024 [--shuffle-rows 500000]
 
 It is run by `benchmarks.measure`, whose other descendants it counts as its own.
 """
@@ -43,18 +43,17 @@ def limit(table: Path, _: argparse.Namespace) -> Iterator[Pass]:
 def rival(table: Path, args: argparse.Namespace) -> Iterator[Pass]:
     from benchmarks import rival_torch, tables
 
-    loader = rival_torch.loader(tables.paths(table), args.batch_size, args.shuffle_rows)
+    loader = rival_torch.loader(tables.paths(table), args.batch_size, args.shuffle_rows, workload=args.workload)
     yield partial(iter, loader)
 
 
 @contextmanager
 def ours(table: Path, args: argparse.Namespace, *, workers: str) -> Iterator[Pass]:
     from benchmarks import ours
-    from pyloader_delta import TorchDataCollator
 
     window = {"shuffle_window": args.shuffle_rows} if args.shuffle_rows else {}
     options = {"batch_size": args.batch_size, "shuffle": bool(args.shuffle_rows), "workers": workers}
-    with ours.loader(table, TorchDataCollator(), **options, **window) as loader:
+    with ours.tensors(args.workload, table, **options, **window) as loader:
         yield partial(iter, loader)
 
 
@@ -76,6 +75,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("name", choices=CONTENDERS)
     parser.add_argument("table", type=Path)
+    parser.add_argument("--workload", default="tabular")
     parser.add_argument("--passes", type=int, default=2)
     parser.add_argument("--batch-size", type=int, default=1024)
     parser.add_argument("--shuffle-rows", type=int, default=0)

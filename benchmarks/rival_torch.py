@@ -34,23 +34,66 @@ class ParquetBatches(IterableDataset):
             if n_rows >= enough:
                 rest = n_rows % self.batch_size
                 table = pa.concat_tables(tables)
-                yield from self.batches(table.slice(0, n_rows - rest), worker)
+                yield from self.mixed(table.slice(0, n_rows - rest), worker)
                 tables, n_rows = [table.slice(n_rows - rest)], rest
         if n_rows:
-            yield from self.batches(pa.concat_tables(tables), worker)
+            yield from self.mixed(pa.concat_tables(tables), worker)
 
-    def batches(self, table, worker):
-        columns = {name: table[name].to_numpy() for name in table.column_names}
+    def mixed(self, table, worker):
+        order = None
         if self.shuffle_rows:
             order = np.random.default_rng([self.seed, self.epoch, worker]).permutation(table.num_rows)
+        yield from self.batches(table, order)
+
+    def batches(self, table, order):
+        columns = self.arrays(table)
+        if order is not None:
             columns = {name: values[order] for name, values in columns.items()}
         for start in range(0, table.num_rows, self.batch_size):
             stop = start + self.batch_size
             yield {name: torch.tensor(values[start:stop]) for name, values in columns.items()}
 
+    def arrays(self, table):
+        return {name: table[name].to_numpy() for name in table.column_names}
 
-def loader(paths, batch_size, shuffle_rows=0, num_workers=2):
+
+class Images(ParquetBatches):
+    def arrays(self, table):
+        pieces = [
+            np.frombuffer(chunk.buffers()[2], np.uint8, 784 * len(chunk), 784 * chunk.offset)
+            for chunk in table["image"].chunks
+        ]
+        pixels = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+        return {"image": pixels.reshape(-1, 28, 28)} | super().arrays(table.drop_columns("image"))
+
+
+class Matrix(ParquetBatches):
+    def arrays(self, table):
+        columns = super().arrays(table)
+        ints = {name: columns.pop(name) for name in ("id", "label")}
+        return {"features": np.stack(list(columns.values()), axis=1)} | ints
+
+
+class Tokens(ParquetBatches):
+    def batches(self, table, order):
+        table = (table if order is None else table.take(order)).combine_chunks()
+        lists = table["tokens"].chunk(0)
+        words, ends = lists.values.to_numpy(), lists.offsets.to_numpy()
+        others = self.arrays(table.drop_columns("tokens"))
+        for start in range(0, table.num_rows, self.batch_size):
+            part = ends[start : start + self.batch_size + 1]
+            lengths = np.diff(part)
+            padded = np.zeros((len(lengths), lengths.max()), np.int32)
+            padded[np.arange(padded.shape[1]) < lengths[:, None]] = words[part[0] : part[-1]]
+            batch = {name: torch.tensor(values[start : start + self.batch_size]) for name, values in others.items()}
+            yield batch | {"tokens": torch.from_numpy(padded), "tokens_lengths": torch.from_numpy(lengths)}
+
+
+KINDS = {"tabular": ParquetBatches, "images": Images, "matrix": Matrix, "tokens": Tokens}
+
+
+def loader(paths, batch_size, shuffle_rows=0, num_workers=2, workload="tabular"):
     """Return a DataLoader of dicts of tensors; with `shuffle_rows`, its workers mix that many rows between them."""
     torch.multiprocessing.set_sharing_strategy("file_system")  # half the CPU of passing a descriptor for each tensor
-    dataset = ParquetBatches(paths, batch_size, shuffle_rows)
+    dataset = KINDS[workload](paths, batch_size, shuffle_rows)
     return DataLoader(dataset, batch_size=None, num_workers=num_workers, persistent_workers=num_workers > 0)
