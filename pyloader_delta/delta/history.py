@@ -12,6 +12,8 @@ from pyloader_delta.delta.replay import read_commits
 from pyloader_delta.delta.store import Store
 from pyloader_delta.errors import ConfigError, TableError
 
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
 
 def moment_ms(timestamp: object) -> int:
     """Return a point in time as milliseconds since 1970 UTC, cut off.
@@ -34,16 +36,15 @@ def moment_ms(timestamp: object) -> int:
         raise ConfigError(
             f"timestamp must state its time zone, such as {found.isoformat(timespec='seconds')}Z, got {timestamp!r}"
         )
-    return (found - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(milliseconds=1)
+    return (found - _EPOCH) // dt.timedelta(milliseconds=1)
 
 
-def spelled(time_ms: int) -> str:
-    """Return a time as ISO 8601 text, in UTC."""
+def moment(time_ms: int) -> dt.datetime:
+    """Return milliseconds since 1970 as a time in UTC; the last there is where it is beyond."""
     try:
-        found = dt.datetime.fromtimestamp(time_ms // 1000, dt.UTC) + dt.timedelta(milliseconds=time_ms % 1000)
-    except (ValueError, OverflowError, OSError):
-        return f"{time_ms} ms after 1970"
-    return found.isoformat(timespec="milliseconds" if time_ms % 1000 else "seconds").replace("+00:00", "Z")
+        return _EPOCH + dt.timedelta(milliseconds=time_ms)
+    except OverflowError:
+        return dt.datetime.max.replace(tzinfo=dt.UTC)
 
 
 def version_at(store: Store, listing: Listing, time_ms: int) -> int:
@@ -68,13 +69,13 @@ def version_at(store: Store, listing: Listing, time_ms: int) -> int:
     versions = list(times)
     if time_ms < times[versions[0]]:
         raise TableError(
-            f"{store.root} has no version as old as {spelled(time_ms)}: the first that can be read, version "
-            f"{versions[0]}, is of {spelled(times[versions[0]])}"
+            f"{store.root} has no version as old as {moment(time_ms)}: the first that can be read, version "
+            f"{versions[0]}, is of {moment(times[versions[0]])}"
         )
     now_ms = int(dt.datetime.now(dt.UTC).timestamp() * 1000)
     if time_ms > max(now_ms, times[versions[-1]]):
         raise ConfigError(
-            f"timestamp {spelled(time_ms)} lies in the future, and what the table will be then is not known; "
+            f"timestamp {moment(time_ms)} lies in the future, and what the table will be then is not known; "
             "leave it out for the latest version"
         )
     return max(version for version in versions if times[version] <= time_ms)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import warnings
 import zoneinfo
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any, Generic, NoReturn, TypeVar
 
 import pyarrow as pa
 
-from pyloader_delta.delta import load_snapshot
+from pyloader_delta.delta import TableLog, load_snapshot, moment_ms
 from pyloader_delta.delta.chunks import list_chunks
 from pyloader_delta.delta.files import OpenFiles
 from pyloader_delta.delta.filters.explain import Explanation
@@ -52,6 +54,8 @@ class DeltaDataReader(DataReader[T_co]):
         exact_length: Count the rows that the filter keeps before reading, from its columns alone; else the length of
             an epoch is known only at its end.
         version: Version of the table to read, >= 0; None for the latest when chunks are first listed.
+        timestamp: Read the newest version that was there at this time: a datetime or an ISO 8601 text, either with its
+            time zone. Not beside `version`.
         partition_timezone: Zone, such as `Europe/Berlin`, of timestamps in partition columns that state none; Spark
             writes them in the zone of its session, others in UTC.
         page_checksums: Verify the checksums of Parquet pages, where the files have them; costs about a sixth of
@@ -61,6 +65,7 @@ class DeltaDataReader(DataReader[T_co]):
     columns: Sequence[str] | None = None
     filter: Any = None
     version: int | None = None
+    timestamp: datetime | str | None = None
     exact_length: bool = True
     partition_timezone: str = "UTC"
     page_checksums: bool = False
@@ -76,6 +81,7 @@ class DeltaDataReader(DataReader[T_co]):
         columns: Sequence[str] | None = None,
         filter: Any = None,  # noqa: A002
         version: int | None = None,
+        timestamp: datetime | str | None = None,
         exact_length: bool | None = None,
         partition_timezone: str | None = None,
         page_checksums: bool | None = None,
@@ -85,6 +91,8 @@ class DeltaDataReader(DataReader[T_co]):
             self.columns = columns
         if version is not None:
             self.version = version
+        if timestamp is not None:
+            self.timestamp = timestamp
         if filter is not None:
             self.filter = filter
         if exact_length is not None:
@@ -110,6 +118,10 @@ class DeltaDataReader(DataReader[T_co]):
         The first call pins the snapshot: called again for the same table, it gives the same rows, whatever was
         committed since. Another reader sees the table as it then is.
 
+        Warns:
+            UserWarning: Files of the version may be deleted while it is read; or no commit states when it was made, and
+                `timestamp` had to go by the times of the log's files.
+
         Raises:
             ConfigError: `root`, `columns` or another setting is wrong.
             TableError: There is no such table or version, it needs a feature that is not supported, or a selected
@@ -118,17 +130,13 @@ class DeltaDataReader(DataReader[T_co]):
         """
         if not isinstance(root, str | os.PathLike):
             raise ConfigError(f"root_dir must be the path or URI of a table, got {root!r}")
-        root, version = table_path(os.fspath(root)), _checked_version(self.version)
-        known = self._pin
-        if known is not None and known.request == (root, version):
-            snapshot = known.snapshot
-        else:
-            snapshot = load_snapshot(root, version)
+        root = table_path(os.fspath(root))
+        request, known, store = (root, *self._moment()), self._pin, Store(root)
+        snapshot = known.snapshot if known is not None and known.request == request else _load(store, *request[1:])
         selection = self._selection(snapshot)
-        store = Store(root)
         chunks, explanation = list_chunks(store, snapshot, selection, exact_length=self._exact_length())
         self._release()
-        self._pin = _Pin((root, version), snapshot, OpenFiles(store, selection), selection.schema, explanation)
+        self._pin = _Pin(request, snapshot, OpenFiles(store, selection), selection.schema, explanation)
         return chunks
 
     def explain(self, root: str | None = None) -> Explanation:
@@ -171,6 +179,17 @@ class DeltaDataReader(DataReader[T_co]):
         """Close files and cursors; a later `read_chunk` opens them again."""
         self._release()
 
+    def _moment(self) -> tuple[int | None, int | None]:
+        """Return the version wanted, and the time wanted in milliseconds since 1970 UTC; None for none."""
+        if self.timestamp is None:
+            return _checked_version(self.version), None
+        if self.version is not None:
+            raise ConfigError(
+                f"version and timestamp of {type(self).__name__} exclude each other, got {self.version!r} and "
+                f"{self.timestamp!r}"
+            )
+        return None, moment_ms(self.timestamp)
+
     def _selection(self, snapshot: Snapshot) -> Selection:
         name, zone, checksums = type(self).__name__, self.partition_timezone, self.page_checksums
         if not isinstance(checksums, bool):
@@ -211,7 +230,7 @@ class _Pin:
 
     def __init__(
         self,
-        request: tuple[str, int | None],
+        request: tuple[str, int | None, int | None],
         snapshot: Snapshot,
         files: OpenFiles,
         schema: pa.Schema,
@@ -236,6 +255,14 @@ class _Pin:
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_snapshot": None}
+
+
+def _load(store: Store, version: int | None, time_ms: int | None) -> Snapshot:
+    log = TableLog(store)
+    snapshot = log.snapshot(version, time_ms=time_ms)
+    if risk := log.retention_risk(snapshot):
+        warnings.warn(risk, UserWarning, stacklevel=3)
+    return snapshot
 
 
 def _checked_version(version: object) -> int | None:

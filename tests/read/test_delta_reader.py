@@ -122,7 +122,8 @@ def test_a_column_added_later_is_null_in_older_files(tmp_path):
 
 def test_each_version_is_read_as_it_was(tmp_path):
     root = str(tmp_path / "t")
-    write_deltalake(root, pa.table({"x": [1, 2], "p": ["a", "b"]}), partition_by=["p"])
+    kept = {"delta.deletedFileRetentionDuration": "interval 30 days"}
+    write_deltalake(root, pa.table({"x": [1, 2], "p": ["a", "b"]}), partition_by=["p"], configuration=kept)
     write_deltalake(root, pa.table({"x": [3], "p": ["a"]}), mode="append")
     DeltaTable(root).delete("x = 1")
     DeltaTable(root).create_checkpoint()
