@@ -33,9 +33,10 @@ def read(tmp_path):
         file = opened(path, schema, partition_values)
         table = file.row_group(0)
         file.close()
-        assert table.schema.equals(schema)
-        assert table.schema.metadata is None
-        assert all(field.metadata is None for field in table.schema)
+        assert table.schema.equals(schema, check_metadata=True)
+        assert all(
+            col.type.equals(field.type, check_metadata=True) for col, field in zip(table.columns, schema, strict=True)
+        )
         table.validate(full=True)
         return table
 
@@ -70,6 +71,15 @@ STRUCT = pa.struct({"a": pa.int64(), "b": pa.string()})
         (column([None, None], pa.null()), pa.string()),
         (column([[1, None], None, []], pa.large_list(pa.int32())), pa.list_(pa.int64())),
         (column([[1, 2], None], pa.list_(pa.int64(), 2)), pa.list_(pa.int64())),
+        (column([-128, None], pa.int8()), pa.float64()),
+        (column([-(1 << 31), None], pa.int32()), pa.float64()),
+        (column([127, None], pa.int8()), pa.decimal128(4, 1)),
+        (column([9, None], pa.int32()), pa.decimal128(3, 2)),  # what the type could hold would not fit
+        (column([-(1 << 63), None], pa.int64()), pa.decimal128(38, 18)),
+        (column([decimal.Decimal("1.5"), None], pa.decimal128(4, 1)), pa.decimal128(38, 37)),
+        (column([3, None, 3]).cast(x(pa.int32())), pa.int64()),
+        (column([[3, None], None, []], pa.list_(pa.int8())), pa.list_(pa.decimal128(5, 1))),
+        (column([[(1, 2)], None], pa.map_(pa.int8(), pa.int8())), pa.map_(pa.int64(), pa.float64())),
     ],
 )
 def test_a_narrower_or_other_spelling_of_a_type_is_read_as_the_tables(read, stored, kind):
@@ -86,6 +96,10 @@ def test_a_narrower_or_other_spelling_of_a_type_is_read_as_the_tables(read, stor
         (column([1]), pa.string()),
         (column([True]), pa.int32()),
         (column([1]), pa.float64()),
+        (column([1], pa.int8()), pa.float32()),
+        (column([1.5]), pa.decimal128(5, 2)),
+        (column([dt.date(2020, 1, 1)]), pa.timestamp("us", "UTC")),
+        (column([dt.datetime(2020, 1, 1)], pa.timestamp("us")), pa.date32()),
         (column([1]), pa.timestamp("us")),
         (column([[1]]), pa.int64()),
         (column([1]), pa.list_(pa.int64())),
@@ -103,6 +117,7 @@ def test_a_type_that_would_have_to_be_guessed_is_refused_with_the_column(read, s
         (column([1 << 40]), pa.int32()),
         (column([b"\xff"]), pa.string()),
         (column([decimal.Decimal("1.55")]), pa.decimal128(4, 1)),
+        (column([1000]), pa.decimal128(4, 1)),
     ],
 )
 def test_a_value_that_does_not_fit_is_refused(read, stored, kind):
@@ -132,6 +147,12 @@ def test_int96_reaches_beyond_the_years_of_nanoseconds(read, tmp_path):
     times = [dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31, 23, 59, 59)]
     table = read(column(times, pa.timestamp("us")), x(pa.timestamp("us")), use_deprecated_int96_timestamps=True)
     assert table["x"].to_pylist() == times
+
+
+def test_days_become_times_without_a_zone(read):
+    days = [dt.date(1, 1, 1), dt.date(9999, 12, 31), None]
+    found = read(column(days), x(pa.timestamp("us")))["x"].to_pylist()
+    assert found == [day and dt.datetime.combine(day, dt.time()) for day in days]
 
 
 # Evolution -----------------------------------------------------------------------------------------------------------
@@ -171,6 +192,17 @@ def test_a_name_that_differs_only_in_case_is_the_same(read):
 
 def test_of_two_such_names_none_is_guessed(read):
     assert read(pa.table({"X": [1], "Y": [2]}).rename_columns(["X", "X"]), x(pa.int64()))["x"].to_pylist() == [None]
+
+
+@pytest.mark.parametrize("stored", [{"a": 1}, {"other": 1}])
+def test_a_struct_none_of_whose_fields_is_stored_is_a_struct_of_nulls(read, stored):
+    kind = pa.struct({"b": pa.string(), "c": pa.struct({"d": pa.int8()})})
+    rows = read(column([stored, None]), x(kind))["x"].to_pylist()
+    assert rows == [{"b": None, "c": None}, None]
+
+
+def test_a_struct_without_fields_keeps_its_nulls(read):
+    assert read(column([{"a": 1}, None]), x(pa.struct([])))["x"].to_pylist() == [{}, None]
 
 
 def test_nullability_is_the_tables(read):
