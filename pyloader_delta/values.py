@@ -20,7 +20,7 @@ class DeletionVector:
     path_or_inline_dv: str
     """The vector itself, the coded UUID after an optional folder, or the URI, as the log spells it."""
     offset: int | None
-    """Where in the file it begins; None: 0."""
+    """Where in the file it begins; None: behind the first byte."""
     size_in_bytes: int
     """Size of the vector, without the size before it and the checksum behind it."""
     cardinality: int

@@ -74,6 +74,7 @@ def test_deleted_rows_are_gone_whatever_the_pieces(twenty, kind, folder):
     )
 
 
+@pytest.mark.filterwarnings("ignore:VACUUM may delete")
 def test_a_later_vector_replaces_an_earlier_one(twenty):
     path = files_of(twenty)["a b"]
     delete_rows(twenty, {path: [1]})

@@ -1,11 +1,13 @@
 """What a chunk of a Delta table takes in memory, estimated from footers and a sample."""
 
 import decimal
+import json
 import os
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, Schema, write_deltalake
+from deltalake import DeltaTable, Schema, WriterProperties, write_deltalake
+from vectors import delete_rows
 
 from pyloader_delta.read.delta import DeltaDataReader
 
@@ -77,3 +79,53 @@ def test_texts_that_the_first_file_lacks_are_sampled_from_the_next(tmp_path):
     later = pa.table({"x": [2] * 1000, "s": ["x" * 1000] * 1000})
     write_deltalake(root, later, mode="append", schema_mode="merge")
     assert sizes(root, columns=["s"]) == 4 + 1000 * (1000 + 4)
+
+
+LONG = [os.urandom(512).hex() for _ in range(20)]  # of 1,024 characters each
+
+
+def test_few_long_texts_that_a_file_keeps_once_are_sized_as_decoded(tmp_path):
+    root, n = str(tmp_path / "t"), 31_250
+    write_deltalake(root, pa.table({"s": [LONG[i * 7 % 20] for i in range(n)]}))
+    assert os.path.getsize(DeltaTable(root).file_uris()[0]) < 200_000
+    reader = DeltaDataReader()
+    (chunk,) = reader.chunks(root)
+    decoded = reader.read_chunk(chunk)
+    assert decoded.nbytes > 32_000_000
+    assert chunk.size_bytes == pytest.approx(decoded.nbytes, rel=0.01)
+    reader.close()
+
+
+def test_deleted_rows_take_nothing(tmp_path):
+    root, n = str(tmp_path / "t"), 10_000
+    small = WriterProperties(max_row_group_size=4_000, write_batch_size=1)
+    write_deltalake(root, pa.table({"x": range(n), "s": [LONG[i % 20] for i in range(n)]}), writer_properties=small)
+    (file,) = (os.path.basename(uri) for uri in DeltaTable(root).file_uris())
+    delete_rows(root, {file: [*range(3_000), *range(4_000, 8_000)]})
+    reader = DeltaDataReader()
+    chunks = reader.chunks(root)
+    assert [chunk.n_rows for chunk in chunks] == [1_000, 2_000]
+    for chunk in chunks:
+        assert chunk.size_bytes == pytest.approx(reader.read_chunk(chunk).nbytes, rel=0.02)
+    reader.close()
+
+
+def test_mapped_columns_are_sized_by_their_own_leaves(tmp_path):
+    root = str(tmp_path / "t")
+    inner = pa.struct({"n": pa.int64(), "t": pa.string()})
+    table = pa.table({"l": pa.array([[{"n": 1, "t": "x" * 500}] * 3] * 1000, pa.list_(inner)), "x": range(1000)})
+    write_deltalake(root, table)
+    plain = sizes(root)
+    assert plain == pytest.approx(table.nbytes, rel=0.05)
+    commit = tmp_path / "t" / "_delta_log" / f"{0:020d}.json"
+    actions = [json.loads(line) for line in commit.read_text().splitlines()]
+    for metadata in (action["metaData"] for action in actions if "metaData" in action):
+        schema = json.loads(metadata["schemaString"])
+        for field in (*schema["fields"], *schema["fields"][0]["type"]["elementType"]["fields"]):
+            field["metadata"] = {"delta.columnMapping.physicalName": field["name"]}
+            field["name"] = f"new {field['name']}"
+        metadata["schemaString"] = json.dumps(schema)
+        metadata["configuration"] = {"delta.columnMapping.mode": "name"}
+    commit.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
+    assert sizes(root) == plain
+    assert sizes(root, columns=["new x"]) == 8_000
