@@ -13,7 +13,7 @@ from filter_cases import NAN, SCHEMA, VALUES, plain, rows_strategy, sql, sql_lea
 from hypothesis import given, settings
 
 from pyloader_delta.delta.filters.footers import row_group_bounds
-from pyloader_delta.delta.filters.log import file_bounds, parsed
+from pyloader_delta.delta.filters.log import file_bounds
 from pyloader_delta.delta.filters.outcomes import FALSE, NULL, TRUE, outcomes
 from pyloader_delta.delta.filters.rows import row_filter
 from pyloader_delta.delta.filters.tree import Column, columns
@@ -106,7 +106,7 @@ def test_without_statistics_all_is_possible():
 
 def log_outcomes(statistics, filter_, schema):
     found = row_filter(filter_, schema)
-    known = file_bounds(parsed(statistics), plain_fields(schema), list(columns(found.node)))
+    known = file_bounds(statistics, plain_fields(schema), list(columns(found.node)))
     return outcomes(found.node, known, len(statistics)).tolist()
 
 
@@ -175,6 +175,7 @@ MAYBE = TRUE | FALSE
         (pa.int64(), '{"numRecords": 2, "minValues": 7}', "c = 1", MAYBE | NULL),
         (pa.int64(), '{"numRecords": 2, "nullCount": {"c": 2}}', "c = 1", NULL),
         (pa.string(), stated("a", "b"), "c > 'b'", FALSE),
+        (pa.string(), stated(1.5, 2.5), "c > 'b'", MAYBE),
         (pa.string(), stated(LONG, LONG + "\U0010ffff"), f"c > '{LONG}'", MAYBE),
         (pa.string(), stated(LONG, LONG), f"c = '{LONG}\U0010ffff\U0010ffff'", MAYBE),
         (pa.string(), stated(LONG, LONG + "\ufffd"), f"c > '{LONG}\U0001f600'", MAYBE),
@@ -221,9 +222,7 @@ def test_statistics_are_found_under_the_stored_names():
     schema = pa.schema({"c": pa.struct({"d": pa.int64()})})
     (inner,) = plain_fields(schema)
     stored = type(inner)("c", "col-1", None, inner.type, True, (type(inner)("d", "col-2", None, pa.int64(), True),))
-    statistics = parsed(
-        ['{"numRecords": 1, "maxValues": {"col-1": {"col-2": 3}}, "nullCount": {"col-1": {"col-2": 0}}}']
-    )
+    statistics = ['{"numRecords": 1, "maxValues": {"col-1": {"col-2": 3}}, "nullCount": {"col-1": {"col-2": 0}}}']
     found = file_bounds(statistics, (stored,), [Column(("c", "d"), pa.int64())])
     assert found[("c", "d")].high.tolist() == [3]
     assert found[("c", "d")].some_null.tolist() == [False]

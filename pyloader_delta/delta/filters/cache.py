@@ -73,10 +73,28 @@ def _digest(counts: Counts) -> str:
 
 
 def _write(path: Path, text: str) -> None:
+    """Make a file in one step. Where the system can, it has no name before it is whole: a kill leaves nothing."""
+    data = text.encode("ascii")
+    try:
+        number = os.open(path.parent, os.O_TMPFILE | os.O_WRONLY, 0o600)
+    except (AttributeError, OSError):
+        _write_and_rename(path, data)
+        return
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.write(number, data)
+        path.unlink(missing_ok=True)
+        os.link(f"/proc/self/fd/{number}", path.name, src_dir_fd=folder, dst_dir_fd=folder)
+    finally:
+        os.close(folder)
+        os.close(number)
+
+
+def _write_and_rename(path: Path, data: bytes) -> None:
     number, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
     try:
-        with open(number, "w", encoding="ascii") as file:
-            file.write(text)
+        with open(number, "wb") as file:
+            file.write(data)
         os.replace(name, path)
     except BaseException:
         with contextlib.suppress(OSError):

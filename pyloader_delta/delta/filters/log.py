@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -31,87 +31,104 @@ _EPOCH = datetime.datetime(1970, 1, 1)
 _MAX_FLOAT32 = float(np.finfo(np.float32).max)
 _DOUBLE_DIGITS = 15  # decimal digits that a double keeps; some writers pass decimals through doubles
 
-Statistics = Mapping[str, Any]
-
-
-def parsed(texts: Iterable[str | Statistics | None]) -> list[Statistics]:
-    """Return the statistics of files, empty where they are missing or no valid JSON."""
-    found: list[Statistics] = []
-    for text in texts:
-        if isinstance(text, str):
-            try:
-                text = json.loads(text, parse_float=str)  # decimals keep their digits
-            except (ValueError, RecursionError):
-                text = None
-        found.append(text if isinstance(text, Mapping) else {})
-    return found
-
 
 def file_bounds(
-    statistics: Sequence[Statistics], fields: Sequence[TableField], columns: Iterable[Column]
+    statistics: Iterable[str | Mapping[str, Any] | None], fields: Sequence[TableField], columns: Iterable[Column]
 ) -> dict[tuple[str, ...], Bounds]:
     """Return path of a column → its bounds in each file.
 
     Args:
-        statistics: What `parsed` gave.
+        statistics: What the log says of each file: JSON or what it stands for; None for nothing.
         fields: Columns of the table.
         columns: Which of them, none a partition column.
     """
-    rows = [_count(of_file.get("numRecords")) for of_file in statistics]
-    found = {}
-    for column in columns:
-        path = _stored_path(column, fields)
-        found[column.path] = of_statistics(
-            [_key(_at(of_file.get("minValues"), path), column.type, upper=False) for of_file in statistics],
-            [_key(_at(of_file.get("maxValues"), path), column.type, upper=True) for of_file in statistics],
-            [_count(_at(of_file.get("nullCount"), path)) for of_file in statistics],
-            rows,
-        )
-    return found
+    leaves = [_Leaf(column, fields) for column in columns]
+    rows = []
+    for stated in statistics:  # one at a time: parsed, they take much more memory than as texts
+        of_file = _parsed(stated)
+        rows.append(_count(of_file.get("numRecords")))
+        for leaf in leaves:
+            leaf.add(of_file)
+    return {leaf.column.path: of_statistics(leaf.low, leaf.high, leaf.nulls, rows) for leaf in leaves}
 
 
-def _stored_path(column: Column, fields: Sequence[TableField]) -> list[str]:
-    path = []
-    for name in column.path:
-        field = next(field for field in fields if field.name == name)
-        path.append(field.stored_name)
-        fields = field.children
-    return path
+class _Leaf:
+    """What the log says of one column in each file."""
 
+    def __init__(self, column: Column, fields: Sequence[TableField]) -> None:
+        self.column = column
+        self.low: list[Key | None] = []
+        self.high: list[Key | None] = []
+        self.nulls: list[int | None] = []
+        self._key = _reader(column.type)
+        self._path = []
+        for name in column.path:
+            field = next(field for field in fields if field.name == name)
+            self._path.append(field.stored_name)
+            fields = field.children
 
-def _at(values: Any, path: Sequence[str]) -> Any:
-    for name in path:
-        if not isinstance(values, Mapping):
+    def add(self, of_file: Mapping[str, Any]) -> None:
+        self.low.append(self._bound(self._at(of_file.get("minValues")), upper=False))
+        self.high.append(self._bound(self._at(of_file.get("maxValues")), upper=True))
+        self.nulls.append(_count(self._at(of_file.get("nullCount"))))
+
+    def _at(self, values: Any) -> Any:
+        for name in self._path:
+            if not isinstance(values, dict):
+                return None
+            values = values.get(name)
+        return values
+
+    def _bound(self, value: Any, *, upper: bool) -> Key | None:
+        if value is None or self._key is None:
             return None
-        values = values.get(name)
-    return values
+        try:
+            return self._key(value, upper)
+        except (ValueError, ArithmeticError, TypeError):
+            return None
+
+
+class _Number(str):
+    """A number of JSON that is no whole one, as it is written: decimals keep their digits."""
+
+    __slots__ = ()
+
+
+_JSON = json.JSONDecoder(parse_float=_Number)
+
+
+def _parsed(stated: str | Mapping[str, Any] | None) -> Mapping[str, Any]:
+    if isinstance(stated, str):
+        try:
+            stated = _JSON.decode(stated)
+        except (ValueError, RecursionError):
+            return {}
+    return stated if isinstance(stated, Mapping) else {}
 
 
 def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return value if type(value) is int and value >= 0 else None
 
 
-def _key(value: Any, kind: pa.DataType, *, upper: bool) -> Key | None:
-    """Return a bound, wide enough for whatever its writer may have cut off; None for what is none."""
-    try:
-        if value is None or isinstance(value, Mapping | list):
-            return None
-        if is_text(kind):
-            return _text(value, upper) if isinstance(value, str) else None
-        if kinds.is_boolean(kind):
-            return value if isinstance(value, bool) else None
-        if kinds.is_integer(kind):
-            return value if isinstance(value, int) and not isinstance(value, bool) else None
-        if kinds.is_floating(kind):
-            return None if isinstance(value, bool) else _float(float(value), kind, upper)
-        if kinds.is_decimal(kind):
-            return _decimal(value, kind, upper)
-        if kinds.is_date32(kind):
-            return _date(value)
-        if kinds.is_timestamp(kind):
-            return _timestamp(value, kind, upper)
-    except (ValueError, ArithmeticError, TypeError):
-        pass
+def _reader(kind: pa.DataType) -> Callable[[Any, bool], Key | None] | None:
+    """Return what makes a bound of a statistic, wide enough for whatever its writer may have cut off.
+
+    It raises ValueError, ArithmeticError or TypeError, or gives None, for what is no statistic of such a column.
+    """
+    if is_text(kind):
+        return lambda value, upper: _text(value, upper) if type(value) is str else None
+    if kinds.is_boolean(kind):
+        return lambda value, upper: value if type(value) is bool else None
+    if kinds.is_integer(kind):
+        return lambda value, upper: value if type(value) is int else None
+    if kinds.is_floating(kind):
+        return lambda value, upper: None if type(value) is bool else _float(float(value), kind, upper)
+    if kinds.is_decimal(kind):
+        return lambda value, upper: _decimal(value, kind, upper)
+    if kinds.is_date32(kind):
+        return lambda value, upper: _date(value)
+    if kinds.is_timestamp(kind) and kind.unit == "us":
+        return lambda value, upper: _timestamp(value, kind, upper)
     return None
 
 
@@ -130,6 +147,8 @@ def _float(value: float, kind: pa.DataType, upper: bool) -> float:
 
 
 def _decimal(value: Any, kind: pa.DataType, upper: bool) -> int | None:
+    if type(value) is bool:
+        return None
     number = Decimal(value)
     if not number.is_finite() or abs(number.adjusted()) > 100:
         return None
@@ -151,7 +170,7 @@ def _timestamp(value: Any, kind: pa.DataType, upper: bool) -> int | None:
         return None
     if moment.tzinfo is not None:
         moment = moment.astimezone(datetime.UTC).replace(tzinfo=None)
-    if moment.date() < _GREGORIAN or kind.unit != "us":
+    if moment.date() < _GREGORIAN:
         return None
     key = (moment - _EPOCH) // datetime.timedelta(microseconds=1)
     return key + _MILLISECOND if upper else key - _MILLISECOND

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pyloader_delta.delta.filters.bounds import Bounds, of_values
 from pyloader_delta.delta.filters.literals import Key, has_keys, key
-from pyloader_delta.delta.filters.log import file_bounds, parsed
+from pyloader_delta.delta.filters.log import file_bounds
 from pyloader_delta.delta.filters.outcomes import TRUE, outcomes
 from pyloader_delta.delta.filters.tree import Column, Node, columns
 from pyloader_delta.delta.livefiles import files_of
@@ -52,7 +52,7 @@ def prune_files(snapshot: Snapshot, node: Node, timezone: str) -> Pruned:
         known = {path: bounds.take(left) for path, bounds in known.items()}
         top = {column.path[0] for column in data}
         names = [field.stored_name for field in snapshot.fields if field.name in top]
-        known |= file_bounds(parsed(files.statistics(left, names)), snapshot.fields, data)
+        known |= file_bounds(files.statistics(left, names), snapshot.fields, data)
         left = left[outcomes(node, known, len(left)) & TRUE > 0]
     return Pruned(by_partition, left)
 
