@@ -6,7 +6,7 @@ depth, is NULL.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import pyarrow as pa
@@ -62,26 +62,38 @@ def _same(stored: pa.DataType, wanted: pa.DataType) -> bool:
     return bool(stored.equals(wanted, check_metadata=True))
 
 
-def find(field: TableField, stored: Sequence[pa.Field]) -> int | None:
-    """Return which of a file's fields, side by side, is a field of the table.
+class Siblings:
+    """The fields of a file, or those of one of its structs, to be found by what a table knows of them.
 
-    By id, if any of them has one. Else by its very name, or by the only name that differs from it in case.
+    Args:
+        stored: The fields.
     """
-    if field.stored_id is not None:
-        ids = [field_id(other) for other in stored]
-        if any(number is not None for number in ids):
-            return ids.index(field.stored_id) if field.stored_id in ids else None
-    names = [other.name for other in stored]
-    if field.stored_name in names:
-        return names.index(field.stored_name)
-    similar = [i for i, name in enumerate(names) if name.lower() == field.stored_name.lower()]
-    return similar[0] if len(similar) == 1 else None
 
+    def __init__(self, stored: Iterable[pa.Field]) -> None:
+        self.fields = list(stored)
+        """The fields themselves."""
+        self._by_name: dict[str, int] = {}
+        self._by_lower: dict[str, list[int]] = {}
+        self._by_id: dict[int, int] = {}
+        for i, field in enumerate(self.fields):
+            self._by_name.setdefault(field.name, i)
+            self._by_lower.setdefault(field.name.lower(), []).append(i)
+            number = (field.metadata or {}).get(b"PARQUET:field_id")
+            if number is not None:
+                self._by_id.setdefault(int(number), i)
 
-def field_id(field: pa.Field) -> int | None:
-    """Return the Parquet field id of a file's field."""
-    number = (field.metadata or {}).get(b"PARQUET:field_id")
-    return None if number is None else int(number)
+    def find(self, field: TableField) -> int | None:
+        """Return which of them is a field of the table.
+
+        By id, if any of them has one. Else by its very name, or by the only name that differs from it in case.
+        """
+        if field.stored_id is not None and self._by_id:
+            return self._by_id.get(field.stored_id)
+        found = self._by_name.get(field.stored_name)
+        if found is not None:
+            return found
+        similar = self._by_lower.get(field.stored_name.lower(), ())
+        return similar[0] if len(similar) == 1 else None
 
 
 def _converted(array: pa.Array, convert: Conversion | None) -> pa.Array:
@@ -93,13 +105,14 @@ def _after_storage(convert: Conversion | None) -> Conversion:
 
 
 def _struct(stored: pa.StructType, field: TableField, place: str) -> Conversion | None:
-    fields = list(stored)
+    siblings = Siblings(stored)
+    fields = siblings.fields
     if field.variant and any(child.name == "typed_value" for child in fields):
         raise TableError(
             f"column {place!r} is a variant that is shredded (feature 'variantShredding'), which is not supported; "
             "leave it out by columns=[…], or write a copy of the table without shredding"
         )
-    found = [find(child, fields) for child in field.children]
+    found = [siblings.find(child) for child in field.children]
     children = [
         None if i is None else conversion(fields[i].type, child, f"{place}.{child.name}")
         for i, child in zip(found, field.children, strict=True)

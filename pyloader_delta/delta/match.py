@@ -7,7 +7,7 @@ from itertools import accumulate
 
 import pyarrow as pa
 
-from pyloader_delta.delta.conform import Conversion, conversion, find
+from pyloader_delta.delta.conform import Conversion, Siblings, conversion
 from pyloader_delta.delta.partition import partition_scalar
 from pyloader_delta.values import TableField
 
@@ -48,13 +48,14 @@ class Match:
         self.first_leaf: dict[str, int] = {}
         """Field that the file holds → number, in the footer, of its first leaf."""
         self._conversions: dict[str, Conversion | None] = {}
+        siblings = Siblings(stored)
         leaves = [0, *accumulate(n_leaves(kind) for kind in stored.types)]
         for name, field in by_name.items():
             absent = name in self.constants or (name == row_id and not field.stored_name)
-            i = None if absent else find(field, list(stored))
+            i = None if absent else siblings.find(field)
             if i is not None:
-                self.stored[name], self.first_leaf[name] = stored.field(i), leaves[i]
-                self._conversions[name] = conversion(stored.field(i).type, field, name)
+                self.stored[name], self.first_leaf[name] = siblings.fields[i], leaves[i]
+                self._conversions[name] = conversion(siblings.fields[i].type, field, name)
         self.names = [field.name for field in self.stored.values()]
         """What the file calls those that it holds."""
 

@@ -128,12 +128,12 @@ class DataParquet:
         if selection.filter is not None:
             self._tested = Match(self.stored_schema, selection.filter_fields, values, zone)
         self._filter_names = list(dict.fromkeys([*names, *(self._tested.names if self._tested else ())]))
-        read = pa.schema([field for field in self.stored_schema if field.name in names])
+        leaves = list(self.columns.first_leaf.values())
         self._metadata = self.stored_schema.metadata is not None
         # Then what pyarrow reads is the logical table already: wrapping it anew would cost 5 % of decoding.
         self._as_is = (
-            read.remove_metadata().equals(self.schema, check_metadata=True)
-            and all(field.name == name for name, field in self.columns.stored.items())
+            pa.schema(self.columns.stored.values()).equals(self.schema, check_metadata=True)
+            and leaves == sorted(leaves)  # it gives columns in the file's order
             and row_id is None
         )
 

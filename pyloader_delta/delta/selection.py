@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -64,10 +65,10 @@ def selected(
         columns = list(by_name)
     elif not isinstance(columns, list | tuple) or not columns or not all(isinstance(name, str) for name in columns):
         raise ConfigError(f"columns must be a list of names or None, got {columns!r}")
+    if twice := [name for name, n in Counter(columns).items() if n > 1]:
+        raise ConfigError(f"columns names {twice[0]!r} twice")
     chosen, row_id = [], None
     for name in columns:
-        if columns.count(name) > 1:
-            raise ConfigError(f"columns names {name!r} twice")
         field = by_name.get(name)
         if field is None and name == ROW_ID:
             if row_ids is None:

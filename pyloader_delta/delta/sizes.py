@@ -7,13 +7,14 @@ values × the mean length in a sample: the footer's size alone is wrong by 100×
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import accumulate
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as kinds
 
-from pyloader_delta.delta.conform import find
+from pyloader_delta.delta.conform import Siblings
 from pyloader_delta.delta.cursor import Cursor
 from pyloader_delta.delta.match import n_leaves
 from pyloader_delta.delta.parquet import DataParquet
@@ -93,11 +94,12 @@ def _leaves(wanted: TableField, stored: pa.DataType | None, first: int, place: s
         stored = None  # nulls
     column = None if stored is None else first
     if kinds.is_struct(kind):
+        siblings = Siblings(() if stored is None else stored)
+        before = [0, *accumulate(n_leaves(other.type) for other in siblings.fields)]
         for field in wanted.children:
-            i = None if stored is None else find(field, list(stored))
-            child = None if stored is None or i is None else stored.field(i).type
-            before = 0 if stored is None or i is None else sum(n_leaves(stored.field(j).type) for j in range(i))
-            yield from _leaves(field, child, first + before, f"{place}.{field.name}", repeated)
+            i = siblings.find(field)
+            child = None if i is None else siblings.fields[i].type
+            yield from _leaves(field, child, first + before[i or 0], f"{place}.{field.name}", repeated)
     elif kinds.is_map(kind):
         key = value = None
         if stored is not None and kinds.is_map(stored):

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import types as kinds
 
-from pyloader_delta.delta.conform import find
+from pyloader_delta.delta.conform import Siblings
 from pyloader_delta.delta.filters.bounds import Bounds, of_statistics
 from pyloader_delta.delta.filters.literals import Key, is_bytes
 from pyloader_delta.delta.filters.tree import Column
@@ -51,9 +51,10 @@ def _leaf(column: Column, fields: Sequence[TableField], stored: Iterable[pa.Fiel
     """Return the number of a column's first leaf in the footer and its stored type; None where the file lacks it."""
     first, kind = 0, pa.null()
     for name in column.path:
-        there = list(stored)
+        siblings = Siblings(stored)
+        there = siblings.fields
         field = next(field for field in fields if field.name == name)
-        i = find(field, there)
+        i = siblings.find(field)
         if i is None:
             return None
         first += sum(n_leaves(before.type) for before in there[:i])
