@@ -25,6 +25,7 @@ lint: $(STAMP)  ## Check style (ruff) and types (mypy --strict)
 bench: $(STAMP)  ## Measure speed against the limit and a rival, and memory in a small cgroup; prints JSON
 	$(PY) -m benchmarks.throughput --workload tabular
 	$(PY) -m benchmarks.memory
+	$(PY) -m benchmarks.planning
 
 clean:  ## Remove .venv, caches and generated tables
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis benchmarks/.data examples/.data

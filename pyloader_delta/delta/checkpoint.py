@@ -17,6 +17,7 @@ from pyloader_delta.delta.adds import ADDS, NUM_RECORDS, VECTOR, num_records
 from pyloader_delta.delta.arrays import integers, view
 from pyloader_delta.delta.canonical import canonical_column
 
+_BATCH = 32_768
 _LEAVES = [
     *("protocol", "metaData", "sidecar.path", "add.stats_parsed.numRecords"),
     *(f"add.{name}" for name in ADDS.names if name not in ("numRecords", "source", "row")),
@@ -49,21 +50,28 @@ def read_part(file: pq.ParquetFile, root: str, source: int) -> Part:
     part = Part()
     first_row = 0
     for row_group in range(file.num_row_groups):
-        table = file.read_row_group(row_group, columns=_LEAVES)
-        for row in _rows(table, "protocol"):
-            if row.get("minReaderVersion") is not None:
-                part.protocol = row
-        for row in _rows(table, "metaData"):
-            if row.get("schemaString") is not None:
-                part.metadata = row | {
-                    "configuration": dict(row.get("configuration") or ()),
-                    "format": dict(row.get("format") or {}),
-                }
-        part.sidecars += [row["path"] for row in _rows(table, "sidecar") if row.get("path") is not None]
-        if (adds := _adds(file, row_group, table, root, source, first_row)) is not None:
-            part.adds.append(adds)
-        first_row += table.num_rows
+        adds = []
+        start = first_row
+        for batch in file.iter_batches(_BATCH, row_groups=[row_group], columns=_LEAVES):
+            table = pa.Table.from_batches([batch])
+            _take(part, table)
+            if (found := _adds(table, root, source, first_row)) is not None:
+                adds.append(found)
+            first_row += batch.num_rows
+        if adds:
+            part.adds.append(_counted(pa.concat_tables(adds), file, row_group, start))
     return part
+
+
+def _take(part: Part, table: pa.Table) -> None:
+    """Take in what is no add."""
+    for row in _rows(table, "protocol"):
+        if row.get("minReaderVersion") is not None:
+            part.protocol = row
+    for row in _rows(table, "metaData"):
+        if row.get("schemaString") is not None:
+            part.metadata = row | {name: dict(row.get(name) or ()) for name in ("configuration", "format")}
+    part.sidecars += [row["path"] for row in _rows(table, "sidecar") if row.get("path") is not None]
 
 
 def statistics(file: pq.ParquetFile, rows: NDArray[Any], names: Collection[str]) -> list[str | dict[str, Any] | None]:
@@ -93,17 +101,13 @@ def statistics(file: pq.ParquetFile, rows: NDArray[Any], names: Collection[str])
     return found
 
 
-def _adds(
-    file: pq.ParquetFile, row_group: int, table: pa.Table, root: str, source: int, first_row: int
-) -> pa.Table | None:
+def _adds(table: pa.Table, root: str, source: int, first_row: int) -> pa.Table | None:
     adds = _child(table, "add")
     paths = _child(adds, "path")
-    if adds is None or paths is None:
+    if paths is None or paths.null_count == len(paths):
         return None
     live = pc.is_valid(paths)
-    n_adds = table.num_rows - paths.null_count
-    if not n_adds:
-        return None
+    rows = view(pc.indices_nonzero(live))
 
     def column(*names: str) -> pa.Array | None:
         found = adds
@@ -116,15 +120,41 @@ def _adds(
     }
     columns["path"] = canonical_column(root, _one(paths.filter(live)).cast(pa.string()))
     columns["deletionVector"] = _vectors(column("deletionVector"))
-    columns["numRecords"] = _n_rows(column("stats_parsed", "numRecords"), n_adds)
-    if columns["numRecords"].null_count:  # statistics as text are often most of a checkpoint: read only if needed
-        adds = _child(file.read_row_group(row_group, columns=["add.stats"]), "add")
-        if (stats := column("stats")) is not None:
-            columns["numRecords"] = pc.coalesce(columns["numRecords"], _n_rows_of_texts(stats))
-    columns["source"] = integers([source] * n_adds, pa.int32())
-    columns["row"] = numbers(first_row + view(pc.indices_nonzero(live)).astype(np.int32))
-    arrays = [_typed(columns[column.name], column.type, n_adds) for column in ADDS]
+    columns["numRecords"] = column("stats_parsed", "numRecords")
+    columns["source"] = integers([source] * len(rows), pa.int32())
+    columns["row"] = numbers((first_row + rows).astype(np.int32))
+    arrays = [_typed(columns[column.name], column.type, len(rows)) for column in ADDS]
     return pa.Table.from_arrays(arrays, schema=ADDS)
+
+
+def _counted(adds: pa.Table, file: pq.ParquetFile, row_group: int, first_row: int) -> pa.Table:
+    """Return adds with their numbers of rows, also where only statistics as JSON have them.
+
+    These are often most of a checkpoint, so that few of them are in memory at a time.
+    """
+    known = adds.column("numRecords")
+    if not known.null_count:
+        return adds
+    rows = np.concatenate([view(chunk) for chunk in adds.column("row").chunks]) - first_row
+    found = []
+    start = 0
+    for batch in file.iter_batches(_BATCH, row_groups=[row_group], columns=["add.stats"]):
+        first, last = np.searchsorted(rows, (start, start + batch.num_rows))
+        stats = _child(_child(pa.Table.from_batches([batch]), "add"), "stats")
+        if stats is None:
+            return adds
+        found.append(_n_rows(_one(stats.take(numbers(rows[first:last] - start)))))
+        start += batch.num_rows
+    counted = pc.coalesce(known, pa.chunked_array([pa.concat_arrays(found)]))
+    return adds.set_column(adds.schema.get_field_index("numRecords"), "numRecords", counted)
+
+
+def _n_rows(stats: pa.Array) -> pa.Array:
+    """Return `numRecords` of statistics as JSON."""
+    quick = pc.struct_field(pc.extract_regex(stats, pattern=f"^{NUM_RECORDS}"), "n").cast(pa.int64())
+    missing = pc.and_(pc.is_null(quick), pc.is_valid(stats))
+    slow = [num_records(text) for text in stats.filter(missing).to_pylist()]
+    return pc.replace_with_mask(quick, missing, integers(slow)) if slow else quick
 
 
 def _typed(column: pa.Array | None, kind: pa.DataType, n_rows: int) -> pa.Array:
@@ -139,18 +169,6 @@ def _vectors(column: pa.Array | None) -> pa.Array | None:
         return None
     children = [_typed(_child(column, child.name), child.type, len(column)) for child in VECTOR]
     return pa.StructArray.from_arrays(children, fields=list(VECTOR), mask=children[0].is_null())
-
-
-def _n_rows(column: pa.Array | None, n_rows: int) -> pa.Array:
-    return _typed(column, pa.int64(), n_rows)
-
-
-def _n_rows_of_texts(stats: pa.Array) -> pa.Array:
-    """Return `numRecords` of statistics as JSON."""
-    quick = pc.struct_field(pc.extract_regex(stats, pattern=f"^{NUM_RECORDS}"), "n").cast(pa.int64())
-    missing = pc.and_(pc.is_null(quick), pc.is_valid(stats))
-    slow = [num_records(text) for text in stats.filter(missing).to_pylist()]
-    return pc.replace_with_mask(quick, missing, integers(slow)) if slow else quick
 
 
 def _rows(table: pa.Table, name: str) -> list[dict[str, Any]]:

@@ -9,7 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
+_KINDS = {"add", "remove", "protocol", "metaData", "commitInfo", "sidecar"}
 _SPACE = re.compile(r"\s*")
+_COMMIT_INFO_LINE = re.compile(rb'^\s*\{\s*"commitInfo"[^\n]*', re.MULTILINE)
 _DECODER = json.JSONDecoder()
 
 Action = dict[str, Any]
@@ -23,12 +25,31 @@ def read_actions(data: pa.Buffer) -> Iterator[Action]:
     """
     empty = True
     for action in _objects(str(data, "utf-8")):
-        if not isinstance(action, dict):
+        if not isinstance(action, dict) or any(
+            not isinstance(value, dict | None) for kind, value in action.items() if kind in _KINDS
+        ):
             raise ValueError(f"it holds {str(action)[:100]!r}, which is no action")
         empty = False
         yield action
     if empty:
         raise ValueError("it is empty")
+
+
+def commit_info(data: pa.Buffer) -> Action:
+    """Return the commitInfo of a commit, not parsing the rest where it has a line of its own; empty if there is none.
+
+    Raises:
+        ValueError: As `read_actions`.
+    """
+    if line := _COMMIT_INFO_LINE.search(data):
+        try:
+            action = json.loads(line[0])
+            return dict(action["commitInfo"])
+        except (ValueError, TypeError, KeyError):
+            pass  # the line is none
+    elif not re.search(rb'"commitInfo"', data):
+        return {}
+    return next((dict(found) for action in read_actions(data) if (found := action.get("commitInfo"))), {})
 
 
 def commit_time_ms(commit_info: Mapping[str, Any]) -> int | None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import warnings
-from typing import Any
 
-from pyloader_delta.delta.commit import commit_time_ms
+from pyloader_delta.delta.commit import commit_info, commit_time_ms
 from pyloader_delta.delta.log import Listing
 from pyloader_delta.delta.replay import read_commits
 from pyloader_delta.delta.store import Store
@@ -89,8 +88,7 @@ def _times(store: Store, listing: Listing) -> dict[int, int]:
     unstated: list[int] = []
     last = None
     names = [listing.commits[version] for version in versions]
-    for version, actions in zip(versions, read_commits(store, names), strict=True):
-        info: dict[str, Any] = next((found for action in actions if (found := action.get("commitInfo"))), {})
+    for version, info in zip(versions, read_commits(store, names, commit_info), strict=True):
         time_ms = commit_time_ms(info)
         if time_ms is None:
             unstated.append(version)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from pyloader_delta.delta.adds import AddRows, key, keys
 from pyloader_delta.delta.arrays import integers, texts
 from pyloader_delta.delta.canonical import canonical
 from pyloader_delta.delta.checkpoint import Part, read_part
-from pyloader_delta.delta.commit import Action, read_actions
+from pyloader_delta.delta.commit import commit_info, read_actions
 from pyloader_delta.delta.log import Listing, Segment
 from pyloader_delta.delta.store import Store
 from pyloader_delta.errors import TableError
@@ -25,6 +26,7 @@ LOG = "_delta_log"
 
 
 _MAX_THREADS = 8
+_Parsed = TypeVar("_Parsed")
 
 
 class _UnreadableError(TableError):
@@ -61,8 +63,13 @@ def replay(store: Store, listing: Listing, version: int | None) -> State:
     raise TableError(f"{unreadable}; no older checkpoint and no complete run of commits can replace it") from unreadable
 
 
-def read_commits(store: Store, names: Sequence[str]) -> Iterator[Iterator[Action]]:
-    """Yield the actions of each of the log's JSON files, in the order of the names; several are fetched at a time.
+def read_commits(store: Store, names: Sequence[str], parse: Callable[[pa.Buffer], _Parsed]) -> Iterator[_Parsed]:
+    """Yield what each of the log's JSON files holds, in the order of the names; several are fetched at a time.
+
+    Args:
+        store: The table's store.
+        names: Names of files of the log.
+        parse: What to make of each; raises ValueError where it is broken.
 
     Raises:
         TableError: A file is missing or broken; the text names it.
@@ -70,17 +77,9 @@ def read_commits(store: Store, names: Sequence[str]) -> Iterator[Iterator[Action
     found = store.read_many([f"{LOG}/{name}" for name in names])
     for name in names:
         try:
-            data = next(found)
-        except OSError as error:
+            yield parse(next(found))
+        except (OSError, ValueError, RecursionError) as error:
             raise _broken(store, name, error) from error
-        yield _actions(store, name, data)
-
-
-def _actions(store: Store, name: str, data: pa.Buffer) -> Iterator[Action]:
-    try:
-        yield from read_actions(data)
-    except (ValueError, RecursionError) as error:
-        raise _broken(store, name, error) from error
 
 
 def _broken(store: Store, name: str, error: Exception) -> TableError:
@@ -107,32 +106,35 @@ class _Replay:
 
     def state(self) -> State:
         version, newest = self._segment.version, self._listing.commits.get(self._segment.version)
-        commit_info: dict[str, Any] = {}
+        newest_info: dict[str, Any] = {}
         names = self._segment.commits[::-1]
         if newest is not None and newest not in names:  # only to know when it was
-            commit_info = self._commit_info(newest)
-        for name, actions in zip(names, read_commits(self._store, names), strict=True):
-            found = self._take(actions)
-            commit_info = commit_info or (found if name == newest else {})
+            newest_info = self._commit_info(newest)
+        found = read_commits(self._store, names, self._take)
+        for name, info in zip(names, found, strict=True):
+            newest_info = info if name == newest else newest_info
         tables, sources = self._checkpoint()
         if self._protocol is None:
             raise TableError(f"{self._root} has no protocol at version {version}: its log is broken")
-        if self._metadata is None or not self._metadata.get("schemaString"):
+        if self._metadata is None or not isinstance(self._metadata.get("schemaString"), str):
             raise TableError(f"{self._root} has no metadata, so no schema, at version {version}: its log is broken")
         rows = self._rows.table()
         if self._overruled:
             rows = rows.take(integers([i for i in range(len(self._rows)) if i not in self._overruled]))
         adds = pa.concat_tables([rows, *tables])
-        return State(version, self._protocol, self._metadata, commit_info, adds, [self._rows.stats(), *sources])
+        return State(version, self._protocol, self._metadata, newest_info, adds, [self._rows.stats(), *sources])
 
-    def _take(self, actions: Iterable[Action]) -> dict[str, Any]:
-        """Take in one JSON file, all of which is newer than what follows; return its commitInfo."""
+    def _take(self, data: pa.Buffer, *, checkpoint: bool = False) -> dict[str, Any]:
+        """Take in one JSON file, all of which is newer than what follows; return its commitInfo.
+
+        The removes of a checkpoint are only notes for VACUUM.
+        """
         protocol: dict[str, Any] | None = None
         metadata: dict[str, Any] | None = None
-        commit_info: dict[str, Any] = {}
+        info: dict[str, Any] = {}
         rows: dict[str, int] = {}
         removed: list[str] = []
-        for action in actions:
+        for action in read_actions(data):
             if add := action.get("add"):
                 path, name = key(self._root, add)
                 if name not in self._gone:
@@ -140,25 +142,24 @@ class _Replay:
                         self._overruled.add(rows[name])
                     rows[name] = len(self._rows)
                     self._rows.append(path, add)
-            elif remove := action.get("remove"):
+            elif (remove := action.get("remove")) and not checkpoint:
                 removed.append(key(self._root, remove)[1])  # in one commit an add beats a remove of the same file
             elif found := action.get("sidecar"):
                 self._sidecars.append((str(found.get("path")), found.get("sizeInBytes")))
             protocol = action.get("protocol") or protocol
             metadata = action.get("metaData") or metadata
-            commit_info = action.get("commitInfo") or commit_info
+            info = action.get("commitInfo") or info
         self._gone.update(rows, removed)
         self._protocol = self._protocol or protocol
         self._metadata = self._metadata or metadata
-        return commit_info
+        return info
 
     def _checkpoint(self) -> tuple[list[pa.Table], list[str | pa.Array]]:
         """Return the live adds of the checkpoint's Parquet files, and the paths of these files."""
         files: list[tuple[str, int | None]] = []
         for name in self._segment.checkpoint:
             if name.endswith(".json"):
-                for actions in read_commits(self._store, [name]):
-                    self._take(action for action in actions if "remove" not in action)  # there, a note for VACUUM
+                list(read_commits(self._store, [name], partial(self._take, checkpoint=True)))
             else:
                 files.append((f"{LOG}/{name}", self._listing.sizes.get(name)))
         parts = self._parts(files, 1)
@@ -190,8 +191,7 @@ class _Replay:
 
     def _commit_info(self, name: str) -> dict[str, Any]:
         try:
-            (actions,) = read_commits(self._store, [name])
-            return next((found for action in actions if (found := action.get("commitInfo"))), {})
+            return next(read_commits(self._store, [name], commit_info))
         except TableError:
             return {}  # a newer file of the log has all else that it says
 

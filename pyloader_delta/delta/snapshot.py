@@ -67,7 +67,9 @@ class TableLog:
             version = version_at(store, self._listing, time_ms)
         state = replay(store, self._listing, version)
         check_protocol(store.root, state.protocol, state.metadata)
-        configuration = dict(state.metadata.get("configuration") or {})
+        configuration = state.metadata.get("configuration") or {}
+        if not isinstance(configuration, dict):
+            raise TableError(f"{store.root} has the properties {configuration!r}, which are none: its log is broken")
         fields = table_fields(state.metadata["schemaString"], mapping_mode(configuration))
         partition_columns = _partition_columns(store.root, state.metadata, fields)
         files = live_files(store, state, partition_columns)
