@@ -7,7 +7,7 @@ depth, is NULL.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import cached_property, partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -72,15 +72,22 @@ class Siblings:
     def __init__(self, stored: Iterable[pa.Field]) -> None:
         self.fields = list(stored)
         """The fields themselves."""
-        self._by_name: dict[str, int] = {}
-        self._by_lower: dict[str, list[int]] = {}
-        self._by_id: dict[int, int] = {}
+
+    @cached_property
+    def _by_name(self) -> dict[str, int]:
+        return {field.name: i for i, field in reversed(list(enumerate(self.fields)))}
+
+    @cached_property
+    def _by_lower(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
         for i, field in enumerate(self.fields):
-            self._by_name.setdefault(field.name, i)
-            self._by_lower.setdefault(field.name.lower(), []).append(i)
-            number = (field.metadata or {}).get(b"PARQUET:field_id")
-            if number is not None:
-                self._by_id.setdefault(int(number), i)
+            found.setdefault(field.name.lower(), []).append(i)
+        return found
+
+    @cached_property
+    def _by_id(self) -> dict[int, int]:
+        numbers = [(field.metadata or {}).get(b"PARQUET:field_id") for field in self.fields]
+        return {int(number): i for i, number in enumerate(numbers) if number is not None}
 
     def find(self, field: TableField) -> int | None:
         """Return which of them is a field of the table.
