@@ -110,7 +110,7 @@ class DataLoader(Generic[T_co]):
             chunks = checked_chunks(datareader.chunks(self.root_dir), type(datareader).__name__)
         if datareader.shuffle and options.window.unit == "rows" and total_rows(chunks) is None:
             raise ConfigError(
-                "shuffle_window in rows needs the length of each file before reading: define count_samples(self, path) "
+                f"shuffle_window in rows needs the length of each file before reading: {datareader.length_advice} "
                 f"in {type(datareader).__name__}, or give a size such as '128MiB'"
             )
         self._units = split(chunks, budget.part_bytes(options, self._order.shuffle_rows, chunks))
@@ -183,7 +183,7 @@ class DataLoader(Generic[T_co]):
         """
         if self._n_rows is None:
             raise TypeError(
-                f"the length of a file is known only by reading it: define count_samples(self, path) in "
+                f"the length of a file is known only by reading it: {self.datareader.length_advice} in "
                 f"{type(self.datareader).__name__} to have len()"
             )
         whole, rest = divmod(self._n_rows, self.batch_size)

@@ -61,21 +61,26 @@ def _explanation(files: LiveFiles, pruned: Pruned, footers: Sequence[Footer]) ->
         for footer in footers
         for verdict, size_bytes, n_live in zip(footer.verdicts, footer.stored_bytes, footer.n_live, strict=True)
     ]
-    read = [group for group in groups if not group.verdict.pruned]
+    tested = [group for group in groups if not group.verdict.pruned]
+    read = [group for group in tested if group.verdict.n_kept != 0]
+    empty = _of_groups([group for group in tested if group.verdict.n_kept == 0])
     n_kept = [group.verdict.n_kept for group in read]
     n_left = None if None in n_kept else sum(n for n in n_kept if n is not None)
-    by_groups = _of_groups([group for group in groups if group.verdict.pruned])
-    n_files = sum(any(verdict.n_kept != 0 for verdict in footer.verdicts) for footer in footers)
+    n_left_out = None if n_left is None else sum(group.n_live for group in tested) - n_left
     gone = np.setdiff1d(np.arange(len(files)), pruned.by_partition)
     return Explanation(
         _of_files(files),
         {
             "partition values": _of_files(files.take(gone)),
             "file statistics": _of_files(files.take(np.setdiff1d(pruned.by_partition, pruned.by_statistics))),
-            "row group statistics": by_groups,
-            "rows": Amount(n_rows=None if n_left is None else sum(group.n_live for group in read) - n_left),
+            "row group statistics": _of_groups([group for group in groups if group.verdict.pruned]),
+            "rows": replace(empty, n_rows=n_left_out),
         },
-        replace(_of_groups([group for group in read if group.verdict.n_kept != 0]), n_files=n_files, n_rows=n_left),
+        replace(
+            _of_groups(read),
+            n_files=sum(any(verdict.n_kept != 0 for verdict in footer.verdicts) for footer in footers),
+            n_rows=n_left,
+        ),
     )
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from itertools import repeat
+from itertools import accumulate, pairwise, repeat
 from typing import NamedTuple
 
 from pyloader_delta.delta.filters.cache import Counts
@@ -176,13 +176,14 @@ def _measure(file: DataFile, parquet: DataParquet, selection: Selection) -> Foot
     groups = [parquet.metadata.row_group(i) for i in range(parquet.metadata.num_row_groups)]
     bits_a_row = sum(leaf.bits for leaf in leaves if not leaf.repeated or leaf.column is None)
     n_live = [parquet.n_live(i) for i in range(len(groups))]
-    encoded_bytes = [group.total_byte_size for group in groups]
+    ends = [0, *accumulate(group.total_byte_size for group in groups)]
+    ends = [file.size_bytes * end // max(ends[-1], 1) for end in ends]
     found = Footer(
         n_rows=[group.num_rows for group in groups],
         n_live=n_live,
         fixed_bytes=[],
         texts={leaf.place: [] for leaf in leaves if leaf.variable},
-        stored_bytes=[file.size_bytes * n_bytes // max(sum(encoded_bytes), 1) for n_bytes in encoded_bytes],
+        stored_bytes=[end - start for start, end in pairwise(ends)],
         verdicts=[Verdict(n, filtered=False, decided=True) for n in n_live],
     )
     for group in groups:

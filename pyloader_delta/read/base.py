@@ -32,6 +32,8 @@ class DataReader(Generic[T_co]):
     batch_size: int = 16
     shuffle: bool = False
     random_seed: int = 42
+    length_advice: str = "define count_samples(self, path)"
+    """How the rows of each file can be known before reading, for errors."""
     missing_as_none: bool = False
     """Whether a column that a file lacks reads as None there; otherwise such a file is an error."""
 

@@ -63,6 +63,7 @@ class DeltaDataReader(DataReader[T_co]):
     """
 
     columns: Sequence[str] | None = None
+    length_advice = "set exact_length=True"
     filter: Any = None
     version: int | None = None
     timestamp: datetime | str | None = None

@@ -25,7 +25,7 @@ class Explanation:
     """The whole table."""
     pruned: dict[str, Amount]
     """Step → what it left out of what the steps before had left: `partition values` and `file statistics` leave out
-    files, `row group statistics` row groups, `rows` single rows."""
+    files, `row group statistics` row groups, `rows` single rows, and row groups of which none is left."""
     left: Amount
     """What is read; its rows are those that are delivered."""
 
