@@ -19,7 +19,7 @@ FILES = b"pyloader_delta.files"
 """Key of a block's metadata: JSON list of [path, rows] of the chunks that it holds, in order."""
 
 
-_DTYPES = {kind: np.dtype(str(kind).replace("halffloat", "float16")) for kind in (
+NUMBERS = {kind: np.dtype(str(kind).replace("halffloat", "float16")) for kind in (
     pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64(), pa.float16(),
 )} | {pa.float32(): np.dtype(np.float32), pa.float64(): np.dtype(np.float64)}  # fmt: skip
 
@@ -43,6 +43,25 @@ def column_kind(field: pa.Field) -> dict[str, Any] | None:
 
 _NUMPY, _ROWS = b"numpy ", ", rows of shape "
 
+TENSOR = b"ARROW:extension:metadata of arrow.fixed_shape_tensor"
+"""Key of a field's metadata: the Arrow extension that a table states for a column of lists, as JSON."""
+
+
+def tensor_shape(field: pa.Field) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Return (shape, permutation) of the rows of a column of tensors, as they lie in memory; None for other columns.
+
+    The values' own axis `i` is axis `permutation[i]` of what lies in memory.
+    """
+    if isinstance(field.type, pa.FixedShapeTensorType):
+        shape, order = field.type.shape, field.type.permutation
+    else:
+        text = (field.metadata or {}).get(TENSOR)
+        if text is None:
+            return None
+        stated = json.loads(text)
+        shape, order = stated["shape"], stated.get("permutation")
+    return tuple(shape), tuple(range(len(shape))) if order is None else tuple(order)
+
 
 def numpy_kind(dtype: np.dtype[Any], shape: Sequence[int]) -> bytes:
     """Return the metadata, readable for errors, of a column of rows of an array."""
@@ -58,7 +77,7 @@ def opened(array: pa.Array, field: pa.Field) -> Any:
     kind = array.type
     if array.null_count:
         return array
-    dtype = _DTYPES.get(kind)
+    dtype = NUMBERS.get(kind)
     if dtype is not None:  # not array.to_numpy(): that imports pandas where it is installed, 0.4 s and 40 MiB a process
         data = array.buffers()[1]
         if data is None or not len(array):

@@ -106,7 +106,7 @@ class Stages:
             sizes = batch_rows[first : first + self.group - number % self.group]
             first += len(sizes)
             features = self._encode(inputs.cut(start, start + sum(sizes)), sum(sizes), (self.seed, epoch, number))
-            if len(sizes) > 1 and self.collator.rowwise and all(type(v) is np.ndarray for v in features.values()):
+            if len(sizes) > 1 and self.collator.rowwise and all(map(_is_plain, features.values())):
                 yield self._collated_group(features, tuple(sizes), (self.seed, epoch, number))
                 start += sum(sizes)
                 continue
@@ -152,6 +152,11 @@ def finalized(collator: DataCollator[Any], batch: Any) -> Any:
 
 def _cut(features: Any, start: int, stop: int) -> dict[str, Any]:
     return {name: None if values is None else values[start:stop] for name, values in features.items()}
+
+
+def _is_plain(values: Any) -> bool:
+    """Return whether an entry can be cut after collating: an array of numbers, not of objects."""
+    return type(values) is np.ndarray and not values.dtype.hasobject
 
 
 def _name(owner: Any) -> str:

@@ -15,6 +15,7 @@ SHARED = {
     "stats",
     "columns",
     "permute",
+    "ragged",
     "rng",
     "memory",
 }  # the ground: types, pure functions, no I/O

@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyloader_delta.collate.base import DataCollator, T_co
+from pyloader_delta.collate.rows import Kinds, finished
 from pyloader_delta.columns import from_arrow
 from pyloader_delta.errors import ValueTypeError
+from pyloader_delta.ragged import Listed, Ragged, RaggedBatch, texts
 
 
 class _Rowwise:
@@ -25,6 +27,8 @@ class NumpyDataCollator(DataCollator[T_co]):
 
     ints become int64, floats float64, bools bool, str and bytes arrays of text; arrays stay as they are; rows that are
     equally long lists of numbers become a second axis.
+
+    What a `FieldsDataset` gives of unequal length crosses to the training process unpadded and is padded there.
     """
 
     rowwise = _Rowwise()
@@ -36,7 +40,24 @@ class NumpyDataCollator(DataCollator[T_co]):
         Raises:
             ValueTypeError: An entry has None among its values, unequally long rows, or ints beyond 64 bits.
         """
-        return {name: as_array(values, name) for name, values in features.items() if values is not None}
+        return {name: _entry(values, name) for name, values in features.items() if values is not None}
+
+    def finalize(self, batch: Any) -> Any:
+        """Return the batch with its ragged rows padded, and texts as arrays of objects."""
+        return finished(batch, _KINDS)
+
+
+def _entry(values: Any, name: str) -> Any:
+    return values.batch() if isinstance(values, (Ragged, Listed)) else as_array(values, name)
+
+
+def _text_objects(batch: RaggedBatch) -> NDArray[Any]:
+    array = np.empty(len(batch.lengths[0]), dtype=object)
+    array[:] = texts(batch)
+    return array
+
+
+_KINDS = Kinds(array=None, jagged=lambda batch: batch, text=_text_objects)
 
 
 _EXACT = 2**53  # every int up to here is a float64 exactly

@@ -7,9 +7,11 @@ from typing import Any
 from numpy.typing import NDArray
 
 from pyloader_delta.collate.base import T_co
-from pyloader_delta.collate.nested import map_arrays, on_device
+from pyloader_delta.collate.nested import on_device
 from pyloader_delta.collate.numpy import NumpyDataCollator
+from pyloader_delta.collate.rows import Kinds, arrays_of, finished
 from pyloader_delta.errors import ValueTypeError
+from pyloader_delta.ragged import RaggedBatch, texts
 
 
 class TFDataCollator(NumpyDataCollator[T_co]):
@@ -26,7 +28,7 @@ class TFDataCollator(NumpyDataCollator[T_co]):
             ValueTypeError: An entry holds times, which TensorFlow has no type for.
         """
         arrays = super().collate_batch(features)
-        for name, array in arrays.items():
+        for name, array in arrays_of(arrays):
             if array.dtype.kind not in "biufcUSO":
                 raise ValueTypeError(
                     f"{name!r} has dtype {array.dtype}, which TensorFlow cannot hold: turn it into numbers in "
@@ -38,7 +40,19 @@ class TFDataCollator(NumpyDataCollator[T_co]):
         """Return the batch with a tensor in the place of each array."""
         import tensorflow as tf
 
-        return map_arrays(tf.convert_to_tensor, batch)
+        return finished(batch, Kinds(array=tf.convert_to_tensor, jagged=_ragged, text=_strings))
+
+
+def _ragged(batch: RaggedBatch) -> Any:
+    import tensorflow as tf
+
+    return tf.RaggedTensor.from_nested_row_lengths(batch.values, batch.lengths)
+
+
+def _strings(batch: RaggedBatch) -> Any:
+    import tensorflow as tf
+
+    return tf.constant(texts(batch._replace(form="bytes")), dtype=tf.string)
 
 
 def to_array(value: Any) -> tuple[NDArray[Any], Any] | None:

@@ -8,9 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyloader_delta.collate.base import T_co
-from pyloader_delta.collate.nested import map_arrays, on_device
+from pyloader_delta.collate.nested import on_device
 from pyloader_delta.collate.numpy import NumpyDataCollator
+from pyloader_delta.collate.rows import Kinds, arrays_of, finished
 from pyloader_delta.errors import ValueTypeError
+from pyloader_delta.ragged import RaggedBatch, bounds_of, texts
 
 
 class TorchDataCollator(NumpyDataCollator[T_co]):
@@ -27,7 +29,7 @@ class TorchDataCollator(NumpyDataCollator[T_co]):
             ValueTypeError: An entry holds text or times, which torch has no type for.
         """
         arrays = super().collate_batch(features)
-        for name, array in arrays.items():
+        for name, array in arrays_of(arrays):
             if array.dtype.kind not in "biufc" or array.dtype.itemsize > 16 or array.dtype == np.longdouble:
                 raise ValueTypeError(
                     f"{name!r} has dtype {array.dtype}, which torch cannot hold: turn it into numbers in batch_encode, "
@@ -36,10 +38,18 @@ class TorchDataCollator(NumpyDataCollator[T_co]):
         return arrays
 
     def finalize(self, batch: Any) -> Any:
-        """Return the batch with a tensor in the place of each array."""
+        """Return the batch with a tensor in the place of each array; texts are lists."""
         import torch
 
-        return map_arrays(torch.from_numpy, batch)
+        return finished(batch, Kinds(array=torch.from_numpy, jagged=_jagged, text=texts))
+
+
+def _jagged(batch: RaggedBatch) -> Any:
+    import torch
+
+    (lengths,) = batch.lengths
+    offsets = torch.from_numpy(bounds_of(lengths))
+    return torch.nested.nested_tensor_from_jagged(torch.from_numpy(batch.values), offsets)
 
 
 def to_array(value: Any) -> tuple[NDArray[Any], Any] | None:

@@ -1,0 +1,161 @@
+"""Arrow arrays become NumPy ones of their own type, on the same memory where it fits. Nulls are the caller's."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pyloader_delta.columns import NUMBERS
+
+UNITS = {"s": "s", "ms": "ms", "us": "µs", "ns": "ns"}
+
+
+def leaf_dtype(kind: pa.DataType, *, times: bool) -> np.dtype[Any] | None:
+    """Return the dtype of `leaf`; None for a type that is no number, bool or time.
+
+    Args:
+        kind: The Arrow type.
+        times: Give datetime64 and timedelta64; else the whole numbers that they are made of.
+    """
+    if pa.types.is_boolean(kind):
+        return np.dtype(bool)
+    if pa.types.is_date32(kind):
+        return np.dtype("M8[D]" if times else "i4")
+    if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
+        word = "M8" if pa.types.is_timestamp(kind) else "m8"
+        return np.dtype(f"{word}[{kind.unit}]" if times else "i8")
+    return NUMBERS.get(kind)
+
+
+def leaf(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return numbers, bools or times, shape (rows,); undefined where they are null. Read-only unless copied.
+
+    Bools are copied, and dates as datetime64; all else stays on the array's memory.
+
+    Args:
+        array: Of a type that has a `leaf_dtype`.
+        dtype: That.
+    """
+    n_rows, start = len(array), array.offset
+    data = array.buffers()[1]
+    if data is None or not n_rows:
+        return np.zeros(n_rows, dtype)
+    if dtype.kind == "b":
+        return _bits(data, start, n_rows)
+    if dtype == np.dtype("M8[D]"):
+        return np.frombuffer(data, np.int32, n_rows, start * 4).astype(dtype)
+    return np.frombuffer(data, dtype, n_rows, start * dtype.itemsize)
+
+
+def nulls(array: pa.Array) -> NDArray[np.bool_]:
+    """Return where an array is null, shape (rows,)."""
+    if pa.types.is_null(array.type):
+        return np.ones(len(array), dtype=bool)
+    validity = array.buffers()[0]
+    if validity is None or not array.null_count:
+        return np.zeros(len(array), dtype=bool)
+    return ~_bits(validity, array.offset, len(array))
+
+
+def list_parts(array: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
+    """Return the elements of a list column and the lengths of its rows, int64; a null row is an empty one."""
+    kind = array.type
+    if pa.types.is_fixed_size_list(kind):
+        lengths = np.full(len(array), kind.list_size, dtype=np.int64)
+        if array.null_count:
+            lengths[nulls(array)] = 0
+        return array.flatten(), lengths
+    offsets = _offsets(array, np.dtype(np.int64 if pa.types.is_large_list(kind) else np.int32))
+    lengths = np.diff(offsets).astype(np.int64)
+    if array.null_count:
+        lengths[nulls(array)] = 0
+        return array.flatten(), lengths  # which leaves out what lies under nulls
+    return array.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0])), lengths
+
+
+def text_parts(array: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Return the bytes of a string or binary column without nulls, on its memory, and the lengths of its rows."""
+    if pa.types.is_fixed_size_binary(array.type):
+        width = array.type.byte_width
+        lengths = np.full(len(array), width, dtype=np.int64)
+        data, start, size = array.buffers()[1], array.offset * width, len(array) * width
+    else:
+        large = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
+        offsets = _offsets(array, np.dtype(np.int64 if large else np.int32))
+        lengths = np.diff(offsets).astype(np.int64)
+        data, start, size = array.buffers()[2], int(offsets[0]), int(offsets[-1] - offsets[0])
+    if data is None or not size:
+        return np.zeros(0, np.uint8), lengths
+    return np.frombuffer(data, np.uint8, size, start), lengths
+
+
+def unscaled(array: pa.Array) -> NDArray[np.int64]:
+    """Return decimals of at most 18 digits as int64, in units of their last digit; undefined where they are null."""
+    words = array.type.byte_width // 8
+    data = array.buffers()[1]
+    if words == 1 or data is None or not len(array):
+        return np.zeros(len(array), np.int64) if data is None else leaf(array, np.dtype(np.int64))
+    # the first word of each; the others are its sign once more
+    return np.frombuffer(data, np.int64, words * len(array), array.offset * words * 8)[::words]
+
+
+def floats_of_decimals(array: pa.Array) -> NDArray[np.float64]:
+    """Return decimals as the float64 nearest to each; undefined where they are null."""
+    values = array.to_pylist()
+    return np.fromiter((0.0 if value is None else float(value) for value in values), np.float64, len(values))
+
+
+def objects(values: list[Any]) -> NDArray[Any]:
+    """Return an array of objects, shape (rows,)."""
+    array = np.empty(len(values), dtype=object)
+    array[:] = values if not any(isinstance(value, (list, tuple)) for value in values) else _boxed(values)
+    return array
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether a type is strings."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def is_binary(kind: pa.DataType) -> bool:
+    """Return whether a type is byte strings."""
+    types = pa.types
+    return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind))
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Return whether a type is lists."""
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def zero(kind: pa.DataType) -> Any:
+    """Return what stands where a value of a type is null and nothing else is said."""
+    if is_text(kind):
+        return ""
+    if is_binary(kind):
+        return b"\0" * kind.byte_width if pa.types.is_fixed_size_binary(kind) else b""
+    return Decimal(0) if pa.types.is_decimal(kind) else 0
+
+
+def _boxed(values: list[Any]) -> NDArray[Any]:
+    box = np.empty(len(values), dtype=object)
+    for i, value in enumerate(values):
+        box[i] = value
+    return box
+
+
+def _offsets(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any]:
+    data = array.buffers()[1]
+    if data is None or not len(array):
+        return np.zeros(1, dtype)
+    return np.frombuffer(data, dtype, len(array) + 1, array.offset * dtype.itemsize)
+
+
+def _bits(data: pa.Buffer, start: int, n_rows: int) -> NDArray[np.bool_]:
+    raw = np.frombuffer(data, np.uint8, (start + n_rows + 7) // 8 - start // 8, start // 8)
+    bits = np.unpackbits(raw, count=start % 8 + n_rows, bitorder="little")
+    return bits[start % 8 :].view(bool)

@@ -1,0 +1,183 @@
+"""`FieldsDataset`: columns become what a framework trains on, by a list of `FieldSpec`; no subclass is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pyloader_delta.encode.base import Dataset
+from pyloader_delta.encode.column import Column, Output
+from pyloader_delta.encode.matrix import matrix
+from pyloader_delta.encode.spec import FRAMEWORKS, FieldSpec, Framework
+from pyloader_delta.errors import ConfigError
+
+__all__ = ["FieldSpec", "FieldsDataset", "Output"]
+
+Features = Sequence[str | FieldSpec] | Mapping[str, Sequence[str | FieldSpec]]
+
+
+class FieldsDataset(Dataset[Any]):
+    """Encodes columns by `FieldSpec`, vectorised over as many rows as it gets.
+
+    Args:
+        fields: What becomes of which columns: specs, or names of columns that are taken as they are. None: all columns
+            that are not among `features`.
+        features: Columns of numbers that become one row-major matrix of shape (B, n), under the key "features"; or
+            key → columns for several. Only `fill_null`, `null_mask` and `decode` of a spec count here.
+        features_dtype: Type of the matrices; None: the columns' own, which must be one.
+        framework: What the batches are for: "numpy", "torch" or "tensorflow".
+
+    Raises:
+        ConfigError: An argument is wrong, or two entries have one key.
+    """
+
+    input_format = "arrow"
+    rowwise = True
+    """Unless there is a `batch_transform`, which gets batch by batch."""
+
+    def __init__(
+        self,
+        fields: Iterable[str | FieldSpec] | None = None,
+        *,
+        features: Features | None = None,
+        features_dtype: Any = None,
+        framework: Framework = "numpy",
+    ) -> None:
+        if framework not in FRAMEWORKS:
+            raise ConfigError(f"framework must be one of {', '.join(map(repr, FRAMEWORKS))}, got {framework!r}")
+        if isinstance(fields, (str, FieldSpec, Mapping)):
+            raise ConfigError(f"fields must be a list of FieldSpec or of columns' names, got {fields!r}")
+        self.framework: Framework = framework
+        self.fields = None if fields is None else _specs(fields, "fields")
+        self.features = _matrices(features)
+        self.features_dtype = None if features_dtype is None else FieldSpec("features", dtype=features_dtype).dtype
+        specs = self.fields or []
+        self.rowwise = all(spec.batch_transform is None for spec in specs)
+        self.runs_python = any(spec.transform or spec.batch_transform for spec in specs)
+        """Whether functions of the user are called, so that processes are faster than threads."""
+        self._settled: tuple[pa.Schema, _Settled] | None = None
+
+    def columns(self, schema: pa.Schema) -> list[str]:
+        """Return the columns that are needed of a table, each once.
+
+        Raises:
+            ConfigError: The table has no such column.
+        """
+        names = [spec.name for spec in self._specs(schema)]
+        names += [spec.name for specs in self.features.values() for spec in specs]
+        for name in names:
+            if name not in schema.names:
+                raise ConfigError(
+                    f"fields: there is no column {name!r}; there are {', '.join(map(repr, schema.names))}"
+                )
+        return list(dict.fromkeys(names))
+
+    def outputs(self, schema: pa.Schema) -> dict[str, Output]:
+        """Return what the entries of a batch will be, in their order, of columns of these types.
+
+        Raises:
+            ConfigError: A spec does not go with its column, or a column is missing.
+            ValueTypeError: The framework cannot hold a column's type; names the remedy.
+        """
+        return _Settled(self, schema).outputs
+
+    def batch_encode(self, batch_data: pa.RecordBatch) -> dict[str, Any]:
+        """Return the entries of some rows; see `Column.encode`."""
+        schema = batch_data.schema
+        if self._settled is None or not self._settled[0].equals(schema, check_metadata=True):
+            self._settled = schema, _Settled(self, schema)
+        return self._settled[1].encode(batch_data)
+
+    def _specs(self, schema: pa.Schema) -> list[FieldSpec]:
+        if self.fields is not None:
+            return self.fields
+        taken = {spec.name for specs in self.features.values() for spec in specs}
+        return [FieldSpec(name) for name in schema.names if name not in taken]
+
+
+class _Settled:
+    """How columns of one schema are encoded."""
+
+    def __init__(self, dataset: FieldsDataset, schema: pa.Schema) -> None:
+        dataset.columns(schema)  # names those that are missing
+
+        def column(spec: FieldSpec) -> tuple[int, Column]:
+            place = schema.get_field_index(spec.name)
+            return place, Column(spec, schema.field(place), dataset.framework)
+
+        self.outputs: dict[str, Output] = {}
+        self._columns = [column(spec) for spec in dataset._specs(schema)]
+        for _, found in self._columns:
+            self._add(found.outputs())
+        self._matrices: list[tuple[str, np.dtype[Any], list[tuple[int, Column]]]] = []
+        for key, specs in dataset.features.items():
+            columns = [column(spec) for spec in specs]
+            dtype = _common(key, [found for _, found in columns], dataset.features_dtype)
+            self._matrices.append((key, dtype, columns))
+            self._add({key: Output("array", dtype, (None, len(columns)))})
+            for spec in specs:
+                if spec.null_mask:
+                    self._add({f"{spec.key}_null": Output("array", np.dtype(bool), (None,))})
+
+    def _add(self, outputs: dict[str, Output]) -> None:
+        for key, output in outputs.items():
+            if key in self.outputs:
+                raise ConfigError(f"fields: two entries of a batch would be named {key!r}; set target_name of one")
+            self.outputs[key] = output
+
+    def encode(self, batch: pa.RecordBatch) -> dict[str, Any]:
+        arrays = batch.columns
+        found: dict[str, Any] = {}
+        for place, column in self._columns:
+            found |= column.encode(arrays[place])
+        for key, dtype, columns in self._matrices:
+            parts = [column.encode(arrays[place]) for place, column in columns]
+            keys = [column.spec.key for _, column in columns]
+            found[key] = matrix([part.pop(k) for part, k in zip(parts, keys, strict=True)], dtype, keys)
+            for part in parts:
+                found |= part
+        return found
+
+
+def _common(key: str, columns: list[Column], dtype: np.dtype[Any] | None) -> np.dtype[Any]:
+    kinds = {}
+    for column in columns:
+        output = column.outputs()[column.spec.key]
+        if output.kind != "array" or output.dtype is None or output.dtype.kind not in "biuf" or output.shape != (None,):
+            raise ConfigError(
+                f"features: column {column.spec.name!r} is no column of numbers: it has no place in the matrix {key!r}"
+            )
+        kinds[output.dtype] = column.spec.name
+    if dtype is not None:
+        return dtype
+    if len(kinds) > 1:
+        (one, name), (other, second) = list(kinds.items())[:2]
+        raise ConfigError(
+            f"features: columns of the matrix {key!r} have types {one} ({name!r}) and {other} ({second!r}): say which "
+            "one it has by features_dtype='float32'"
+        )
+    return next(iter(kinds))
+
+
+def _specs(fields: Iterable[Any], argument: str) -> list[FieldSpec]:
+    found = [FieldSpec(field) if isinstance(field, str) else field for field in fields]
+    for spec in found:
+        if not isinstance(spec, FieldSpec):
+            raise ConfigError(f"{argument} must be FieldSpecs or columns' names, got {spec!r}")
+    return found
+
+
+def _matrices(features: Any) -> dict[str, list[FieldSpec]]:
+    if features is None:
+        return {}
+    if isinstance(features, (str, FieldSpec)):
+        raise ConfigError(f"features must be a list of columns, got {features!r}")
+    named = features if isinstance(features, Mapping) else {"features": features}
+    found = {str(key): _specs(columns, "features") for key, columns in named.items()}
+    for key, specs in found.items():
+        if not specs:
+            raise ConfigError(f"features: the matrix {key!r} has no columns")
+    return found

@@ -1,0 +1,48 @@
+"""Many columns as one row-major matrix: cast once and transposed in blocks that stay in the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyloader_delta.encode.casts import cast
+
+_BLOCK_ROWS = 4096
+
+
+def matrix(columns: Sequence[NDArray[Any]], dtype: np.dtype[Any], names: Sequence[str]) -> NDArray[Any]:
+    """Return equally long columns, each shape (rows,), as one row-major array.
+
+    Args:
+        columns: Numbers or bools, at least one column.
+        dtype: Type of the matrix.
+        names: The columns' names, for errors.
+
+    Returns:
+        Array of shape (rows, columns), of type `dtype`.
+
+    Raises:
+        ValueTypeError: A value does not fit, see `casts.cast`.
+    """
+    columns = [
+        column if _fits(column.dtype, dtype) else cast(column, dtype, name)
+        for column, name in zip(columns, names, strict=True)
+    ]
+    n_rows = len(columns[0])
+    whole = np.empty((n_rows, len(columns)), dtype)
+    block = np.empty((len(columns), min(n_rows, _BLOCK_ROWS)), dtype)
+    for start in range(0, n_rows, _BLOCK_ROWS):
+        stop = min(start + _BLOCK_ROWS, n_rows)
+        part = block[:, : stop - start]
+        for row, column in zip(part, columns, strict=True):
+            row[...] = column[start:stop]
+        whole[start:stop] = part.T
+    return whole
+
+
+def _fits(kind: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
+    """Return whether a cast needs no look at the values: it is exact, or rounds whole numbers to floats."""
+    return np.can_cast(kind, dtype, "safe") or (dtype.kind == "f" and kind.kind in "biu" and dtype.itemsize > 2)
