@@ -1,13 +1,10 @@
 """What reading costs beside decoding: CPU of `read_chunk` over that of `read_row_group` on the same files.
 
-    python -m benchmarks.reading
-
 The table has 20 float32 columns and 2 int64 in row groups of 31,250 rows: as it is, with mapped names, and with 5 % of
 its rows deleted by deletion vectors. Both sides run in this process with one thread, in turns; figures are the least
 of the rounds, in CPU seconds per million rows of the files.
 """
 
-import argparse
 import json
 import shutil
 import time
@@ -123,15 +120,3 @@ def _mapped(action: dict, sizes: dict[str, int]) -> dict:
         action["metaData"]["schemaString"] = json.dumps(schema)
         action["metaData"]["configuration"] = {"delta.columnMapping.mode": "name"}
     return action
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=2_000_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    chosen = parser.parse_args()
-    print(json.dumps(figures(chosen.rows, chosen.rounds), indent=1))
-
-
-if __name__ == "__main__":
-    main()
