@@ -5,39 +5,20 @@ from __future__ import annotations
 import os
 import warnings
 import zoneinfo
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Generic, NoReturn, TypeVar
-
-import pyarrow as pa
+from typing import Any, NoReturn
 
 from pyloader_delta.delta import TableLog, load_snapshot, moment_ms
-from pyloader_delta.delta.chunks import list_chunks
-from pyloader_delta.delta.files import OpenFiles
-from pyloader_delta.delta.filters.explain import Explanation
-from pyloader_delta.delta.filters.rows import row_filter
 from pyloader_delta.delta.paths import table_path
-from pyloader_delta.delta.selection import Selection, selected
 from pyloader_delta.delta.store import Store
 from pyloader_delta.errors import ConfigError, TableError
-from pyloader_delta.read.base import DataReader, T_co, whole_number
+from pyloader_delta.read.base import T_co, whole_number
+from pyloader_delta.read.tables import Computed, TableReader
 from pyloader_delta.values import Chunk, Snapshot
 
-V = TypeVar("V")
 
-
-class _Computed(Generic[V]):
-    """A property without a setter in the way: a subclass may give an attribute of that name a value of its own."""
-
-    def __init__(self, compute: Callable[[Any], V]) -> None:
-        self._compute = compute
-        self.__doc__ = compute.__doc__
-
-    def __get__(self, owner: Any, kind: type) -> V:
-        return self if owner is None else self._compute(owner)  # type: ignore[return-value]
-
-
-class DeltaDataReader(DataReader[T_co]):
+class DeltaDataReader(TableReader[T_co]):
     """Reads a Delta table, one row group or part of one at a time. No method must be written.
 
     To change columns as they are read, override `read_chunk`, call `super().read_chunk(chunk)` and keep the number
@@ -62,16 +43,9 @@ class DeltaDataReader(DataReader[T_co]):
             reading, and finds damage on the way that nothing else would.
     """
 
-    columns: Sequence[str] | None = None
-    length_advice = "set exact_length=True"
-    filter: Any = None
     version: int | None = None
     timestamp: datetime | str | None = None
-    exact_length: bool = True
     partition_timezone: str = "UTC"
-    page_checksums: bool = False
-
-    _pin: _Pin | None = None
 
     def __init__(
         self,
@@ -87,31 +61,23 @@ class DeltaDataReader(DataReader[T_co]):
         partition_timezone: str | None = None,
         page_checksums: bool | None = None,
     ) -> None:
-        super().__init__(batch_size, shuffle=shuffle, random_seed=random_seed)
-        if columns is not None:  # else a subclass's own attribute holds
-            self.columns = columns
-        if version is not None:
-            self.version = version
-        if timestamp is not None:
-            self.timestamp = timestamp
-        if filter is not None:
-            self.filter = filter
-        if exact_length is not None:
-            self.exact_length = exact_length
-        if partition_timezone is not None:
-            self.partition_timezone = partition_timezone
-        if page_checksums is not None:
-            self.page_checksums = page_checksums
+        super().__init__(
+            batch_size,
+            shuffle,
+            random_seed,
+            columns=columns,
+            filter=filter,
+            version=version,
+            timestamp=timestamp,
+            exact_length=exact_length,
+            partition_timezone=partition_timezone,
+            page_checksums=page_checksums,
+        )
 
-    @_Computed
+    @Computed
     def snapshot(self) -> Snapshot | None:
         """The table as it is read; None before `chunks`."""
-        return None if self._pin is None else self._pin.snapshot
-
-    @_Computed
-    def schema(self) -> pa.Schema:
-        """Names and types of the selected columns, as `read_chunk` gives them; known after `chunks`."""
-        return self._pinned().schema
+        return self._known_snapshot()
 
     def chunks(self, root: str) -> list[Chunk]:
         """Return one chunk a row group that has rows to read, in (modification time, path) order of the files.
@@ -132,42 +98,10 @@ class DeltaDataReader(DataReader[T_co]):
         if not isinstance(root, str | os.PathLike):
             raise ConfigError(f"root_dir must be the path or URI of a table, got {root!r}")
         root = table_path(os.fspath(root))
-        request, known, store = (root, *self._moment()), self._pin, Store(root)
-        snapshot = known.snapshot if known is not None and known.request == request else _load(store, *request[1:])
-        selection = self._selection(snapshot)
-        chunks, explanation = list_chunks(store, snapshot, selection, exact_length=self._exact_length())
-        self._release()
-        self._pin = _Pin(request, snapshot, OpenFiles(store, selection), selection.schema, explanation)
-        return chunks
-
-    def explain(self, root: str | None = None) -> Explanation:
-        """Return how many files, row groups, bytes and rows the filter left out, step by step; `print` shows a table.
-
-        Args:
-            root: The table; None for the one whose chunks were listed last.
-
-        Raises:
-            ConfigError: No chunks were listed yet. With `root` also what `chunks` raises.
-        """
-        if root is not None:
-            self.chunks(root)
-        return self._pinned().explanation
-
-    def read_chunk(self, chunk: Chunk) -> Any:
-        """Return the rows of a chunk as an Arrow table with exactly `schema`; all chunks, concatenated, are the table.
-
-        A chunk may be cut into parts, by `rows`: asked for in order, they are read through one open cursor.
-
-        Raises:
-            ConfigError: `chunks` was not called, or the chunk is not one of this snapshot.
-            ReadError: The file is missing, corrupt or changed; the text names file and version.
-        """
-        pin = self._pinned()
-        if chunk.version != pin.version:
-            raise ConfigError(
-                f"{chunk} is not of the pinned version {pin.version} of {pin.request[0]}; take chunks from chunks()"
-            )
-        return pin.files.read(chunk)
+        request, store = (root, *self._moment()), Store(root)
+        same = self._pin is not None and self._pin.request == request
+        snapshot = (self._known_snapshot() if same else None) or _load(store, *request[1:])
+        return self._listed(request, store, snapshot, self._timezone())
 
     def read_file(self, path: str) -> NoReturn:
         """Not used: a table's files mean nothing without its log."""
@@ -176,9 +110,14 @@ class DeltaDataReader(DataReader[T_co]):
             "deleted and rewritten rows; use chunks(root) and read_chunk(chunk)"
         )
 
-    def close(self) -> None:
-        """Close files and cursors; a later `read_chunk` opens them again."""
-        self._release()
+    def _known_snapshot(self) -> Snapshot | None:
+        pin = self._pin
+        if pin is not None and pin.snapshot is None:
+            snapshot = load_snapshot(pin.request[0], pin.version)
+            if snapshot.table_id != pin.table_id:
+                raise TableError(f"{snapshot.uri} is now another table than when its chunks were listed")
+            pin.snapshot = snapshot
+        return None if pin is None else pin.snapshot
 
     def _moment(self) -> tuple[int | None, int | None]:
         """Return the version wanted, and the time wanted in milliseconds since 1970 UTC; None for none."""
@@ -191,10 +130,8 @@ class DeltaDataReader(DataReader[T_co]):
             )
         return None, moment_ms(self.timestamp)
 
-    def _selection(self, snapshot: Snapshot) -> Selection:
-        name, zone, checksums = type(self).__name__, self.partition_timezone, self.page_checksums
-        if not isinstance(checksums, bool):
-            raise ConfigError(f"page_checksums of {name} must be True or False, got {checksums!r}")
+    def _timezone(self) -> str:
+        name, zone = type(self).__name__, self.partition_timezone
         try:
             zoneinfo.ZoneInfo(zone)
         except (TypeError, ValueError, OSError) as error:  # not found: an OSError too where it names a folder
@@ -203,59 +140,7 @@ class DeltaDataReader(DataReader[T_co]):
             ) from error
         except zoneinfo.ZoneInfoNotFoundError as error:
             raise ConfigError(f"partition_timezone of {name}: no zone {zone!r} is known here") from error
-        table = f"version {snapshot.version} of {snapshot.uri}"
-        fields, row_id = selected(snapshot.fields, self.columns, table, row_ids=snapshot.row_ids)
-        if self.filter is None:
-            return Selection(fields, zone, checksums, row_id)
-        made = row_filter(self.filter, snapshot.schema)
-        tested = selected(snapshot.fields, made.columns, table)[0] if made.columns else ()
-        return Selection(fields, zone, checksums, row_id, made, tested)
-
-    def _exact_length(self) -> bool:
-        if not isinstance(self.exact_length, bool):
-            raise ConfigError(f"exact_length of {type(self).__name__} must be True or False, got {self.exact_length!r}")
-        return self.exact_length
-
-    def _release(self) -> None:
-        if self._pin is not None:
-            self._pin.files.close()
-
-    def _pinned(self) -> _Pin:
-        if self._pin is None:
-            raise ConfigError(f"call chunks(root) of {type(self).__name__} first: it pins the version of the table")
-        return self._pin
-
-
-class _Pin:
-    """The snapshot that a reader and its copies read. It travels without the list of files and open handles."""
-
-    def __init__(
-        self,
-        request: tuple[str, int | None, int | None],
-        snapshot: Snapshot,
-        files: OpenFiles,
-        schema: pa.Schema,
-        explanation: Explanation,
-    ) -> None:
-        self.request = request
-        self.version = snapshot.version
-        self.schema = schema
-        self.files = files
-        self.explanation = explanation
-        self._table_id = snapshot.table_id
-        self._snapshot: Snapshot | None = snapshot
-
-    @property
-    def snapshot(self) -> Snapshot:
-        if self._snapshot is None:  # a copy: chunks are all that it needs as a rule
-            snapshot = load_snapshot(self.request[0], self.version)
-            if snapshot.table_id != self._table_id:
-                raise TableError(f"{snapshot.uri} is now another table than when its chunks were listed")
-            self._snapshot = snapshot
-        return self._snapshot
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_snapshot": None}
+        return zone
 
 
 def _load(store: Store, version: int | None, time_ms: int | None) -> Snapshot:
