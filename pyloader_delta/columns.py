@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pyloader_delta.errors import ContractError, ValueTypeError
+from pyloader_delta.values import TENSOR
 
 KIND = b"pyloader_delta"
 """Key of a field's metadata: how its Arrow values stand for Python or NumPy ones (see `column_kind`)."""
@@ -19,9 +20,9 @@ FILES = b"pyloader_delta.files"
 """Key of a block's metadata: JSON list of [path, rows] of the chunks that it holds, in order."""
 
 
-NUMBERS = {kind: np.dtype(str(kind).replace("halffloat", "float16")) for kind in (
+NUMBERS = {kind.id: np.dtype(str(kind).replace("halffloat", "float16")) for kind in (
     pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64(), pa.float16(),
-)} | {pa.float32(): np.dtype(np.float32), pa.float64(): np.dtype(np.float64)}  # fmt: skip
+)} | {pa.float32().id: np.dtype(np.float32), pa.float64().id: np.dtype(np.float64)}  # fmt: skip
 
 
 def column_kind(field: pa.Field) -> dict[str, Any] | None:
@@ -42,9 +43,6 @@ def column_kind(field: pa.Field) -> dict[str, Any] | None:
 
 
 _NUMPY, _ROWS = b"numpy ", ", rows of shape "
-
-TENSOR = b"ARROW:extension:metadata of arrow.fixed_shape_tensor"
-"""Key of a field's metadata: the Arrow extension that a table states for a column of lists, as JSON."""
 
 
 def tensor_shape(field: pa.Field) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
@@ -77,7 +75,7 @@ def opened(array: pa.Array, field: pa.Field) -> Any:
     kind = array.type
     if array.null_count:
         return array
-    dtype = NUMBERS.get(kind)
+    dtype = NUMBERS.get(kind.id)
     if dtype is not None:  # not array.to_numpy(): that imports pandas where it is installed, 0.4 s and 40 MiB a process
         data = array.buffers()[1]
         if data is None or not len(array):

@@ -47,6 +47,10 @@ class DataFile:
     """Row id of the file's first row, of a table that tracks rows."""
 
 
+TENSOR = b"pyloader_delta.tensor"
+"""Key of a field's metadata: JSON of the shape of the tensors that a column's lists are; see `columns.tensor_shape`."""
+
+
 @dataclass(frozen=True, slots=True)
 class TableField:
     """A field of a table, at any depth: its name and type to whoever reads it, and how the table's files spell it."""
@@ -67,13 +71,16 @@ class TableField:
     """Whether it is a variant, as the struct of its two binary parts."""
     unreadable: str | None = None
     """Why it cannot be selected, naming it; None where it can."""
+    tensor: str | None = None
+    """What the table states of a column of lists that are tensors of one shape: JSON of "shape" and "permutation"."""
 
     @property
     def arrow(self) -> pa.Field:
-        """Name, type and nullability."""
+        """Name, type and nullability, and in the metadata the shape of tensors."""
         import pyarrow as pa  # values import nothing that takes long
 
-        return pa.field(self.name, self.type, self.nullable)
+        metadata = None if self.tensor is None else {TENSOR: self.tensor}
+        return pa.field(self.name, self.type, self.nullable, metadata)
 
 
 @dataclass(frozen=True, slots=True)

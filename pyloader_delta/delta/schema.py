@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -42,6 +43,8 @@ ROW_ID = "_row_id"
 """Name under which the row ids of a table that tracks rows can be selected."""
 _ROW_ID_COLUMN = "delta.rowTracking.materializedRowIdColumnName"
 _MAPPING = "delta.columnMapping"
+_ARROW = "ARROW:extension"
+_EXTENSION = f"{_ARROW}:name"
 _MODES = ("none", "name", "id")
 
 
@@ -134,8 +137,24 @@ def _fields(struct: Mapping[str, Any], place: tuple[str, ...], mapping: str) -> 
             stored_name = str(metadata.get(f"{_MAPPING}.physicalName") or name)
         if mapping == "id":
             stored_id = _field_id(metadata.get(f"{_MAPPING}.id"), (*place, name))
-        found.append(_field(kind, (*place, name), nullable, mapping, stored_name, stored_id))
+        field = _field(kind, (*place, name), nullable, mapping, stored_name, stored_id)
+        found.append(replace(field, tensor=_tensor(metadata)) if _EXTENSION in metadata else field)
     return tuple(found)
+
+
+def _tensor(metadata: Mapping[str, Any]) -> str | None:
+    """Return what Arrow's metadata, which writers pass on, say of a column of tensors; None where they say nothing."""
+    if metadata[_EXTENSION] != "arrow.fixed_shape_tensor":
+        return None
+    try:
+        stated = json.loads(metadata[f"{_ARROW}:metadata"])
+        shape = [int(size) for size in stated["shape"]]
+        order = [int(axis) for axis in stated.get("permutation") or range(len(shape))]
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None  # then it is lists of numbers, as other readers see it
+    if min(shape, default=0) < 0 or sorted(order) != list(range(len(shape))):
+        return None
+    return json.dumps({"shape": shape, "permutation": order})
 
 
 def _field_id(number: Any, place: tuple[str, ...]) -> int | None:

@@ -335,7 +335,8 @@ class Column:
         return self._leaf_dtype(kind)
 
     def _wanted(self, dtype: Any) -> np.dtype[Any]:
-        return np.dtype(self.spec.dtype or dtype)
+        wanted: np.dtype[Any] = self.spec.dtype or np.dtype(dtype)
+        return wanted
 
     def _unit(self, kind: pa.DataType) -> str | None:
         if pa.types.is_date32(kind):
