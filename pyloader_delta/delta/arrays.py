@@ -10,8 +10,12 @@ from numpy.typing import NDArray
 
 
 def texts(values: Sequence[str | None]) -> pa.Array:
-    """Return texts as a string array; large_string beyond 2 GiB. None is null."""
-    coded = [b"" if value is None else value.encode("utf-8", "surrogatepass") for value in values]
+    """Return texts as a string array; large_string beyond 2 GiB. None is null.
+
+    Raises:
+        UnicodeEncodeError: A text has half a surrogate pair.
+    """
+    coded = [b"" if value is None else value.encode() for value in values]
     ends = np.zeros(len(coded) + 1, dtype=np.int64)
     np.cumsum(np.fromiter(map(len, coded), np.int64, len(coded)), out=ends[1:])
     wide = ends[-1] > np.iinfo(np.int32).max

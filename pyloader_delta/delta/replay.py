@@ -113,16 +113,19 @@ class _Replay:
         found = read_commits(self._store, names, self._take)
         for name, info in zip(names, found, strict=True):
             newest_info = info if name == newest else newest_info
-        tables, sources = self._checkpoint()
+        try:
+            tables, sources = self._checkpoint()
+            rows, stats = self._rows.table(), self._rows.stats()
+        except UnicodeEncodeError as error:
+            raise TableError(f"the log of {self._root} holds a text that is none: {error}; it is broken") from error
         if self._protocol is None:
             raise TableError(f"{self._root} has no protocol at version {version}: its log is broken")
         if self._metadata is None or not isinstance(self._metadata.get("schemaString"), str):
             raise TableError(f"{self._root} has no metadata, so no schema, at version {version}: its log is broken")
-        rows = self._rows.table()
         if self._overruled:
             rows = rows.take(integers([i for i in range(len(self._rows)) if i not in self._overruled]))
         adds = pa.concat_tables([rows, *tables])
-        return State(version, self._protocol, self._metadata, newest_info, adds, [self._rows.stats(), *sources])
+        return State(version, self._protocol, self._metadata, newest_info, adds, [stats, *sources])
 
     def _take(self, data: pa.Buffer, *, checkpoint: bool = False) -> dict[str, Any]:
         """Take in one JSON file, all of which is newer than what follows; return its commitInfo.

@@ -28,10 +28,23 @@ _CHECKPOINT = pa.schema(
                 "size": pa.int64(),
                 "modificationTime": pa.int64(),
                 "stats": pa.string(),
-                "stats_parsed": pa.struct({"numRecords": pa.int64()}),
-                "deletionVector": pa.struct(
-                    {"storageType": pa.string(), "pathOrInlineDv": pa.string(), "offset": pa.int32()}
+                "stats_parsed": pa.struct(
+                    {
+                        "numRecords": pa.int64(),
+                        "minValues": pa.struct({"x": pa.int64(), "y": pa.int64()}),
+                        "nullCount": pa.struct({"x": pa.int64()}),
+                    }
                 ),
+                "deletionVector": pa.struct(
+                    {
+                        "storageType": pa.string(),
+                        "pathOrInlineDv": pa.string(),
+                        "offset": pa.int32(),
+                        "sizeInBytes": pa.int32(),
+                        "cardinality": pa.int64(),
+                    }
+                ),
+                "baseRowId": pa.int64(),
             }
         ),
         "remove": pa.struct({"path": pa.string()}),
@@ -56,16 +69,26 @@ class Table:
         (self.log / f"{version:020d}.json").write_text(text + "\n")
 
     def checkpoint(
-        self, version: int, *actions: dict, parts: int | None = None, leave_out: tuple[str, ...] = ()
+        self,
+        version: int,
+        *actions: dict,
+        parts: int | None = None,
+        leave_out: tuple[str, ...] = (),
+        name: str | None = None,
+        row_group_size: int | None = None,
     ) -> None:
-        """Write the actions as one checkpoint, or cut into parts; without some top-level columns."""
-        names = [f"{version:020d}.checkpoint.parquet"]
+        """Write the actions as one checkpoint, or cut into parts; without some top-level columns.
+
+        `name` is that of a file in the log, if it is another than that of a classic checkpoint.
+        """
+        names = [name or f"{version:020d}.checkpoint.parquet"]
         if parts is not None:
             names = [f"{version:020d}.checkpoint.{i + 1:010d}.{parts:010d}.parquet" for i in range(parts)]
         schema = pa.schema([field for field in _CHECKPOINT if field.name not in leave_out])
         for i, name in enumerate(names):
             rows = [dict.fromkeys(schema.names) | action for action in actions[i :: len(names)]]
-            pq.write_table(pa.Table.from_pylist(rows, schema), self.log / name)
+            (self.log / name).parent.mkdir(exist_ok=True)
+            pq.write_table(pa.Table.from_pylist(rows, schema), self.log / name, row_group_size=row_group_size)
 
     def data(self, name: str, table: pa.Table | dict, *, time: int = 0, **values: str | None) -> dict:
         """Write a data file and return its `add`; `values` are its partition values."""
@@ -110,10 +133,10 @@ class Hand:
     metadata = staticmethod(metadata)
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
 
     def table(self, name: str = "table") -> Table:
-        return Table(self._folder / name)
+        return Table(self.folder / name)
 
 
 @pytest.fixture
