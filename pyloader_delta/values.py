@@ -91,8 +91,8 @@ class Snapshot:
     """The table's location as the user gave it, made absolute."""
     table_id: str
     """The id in the table's metadata."""
-    version: int
-    """Number of the last commit that counts."""
+    version: int | None
+    """Number of the last commit that counts; None only inside, for a folder of plain files."""
     timestamp_ms: int | None
     """Time of that commit as its commitInfo states it, milliseconds since 1970 UTC; None where it states none."""
     schema: pa.Schema
@@ -144,8 +144,12 @@ class Chunk:
 
     def __str__(self) -> str:
         rows = "" if self.rows is None else f" rows {self.rows.start}..{self.rows.stop - 1}"
-        version = "" if self.version is None else f" of version {self.version}"
-        return f"{self.path}{rows}{version}"
+        return named(f"{self.path}{rows}", self.version)
+
+
+def named(path: str, version: int | None) -> str:
+    """Return a file as errors name it: with the version of its table, if it has one."""
+    return path if version is None else f"{path} of version {version}"
 
 
 @dataclass(frozen=True, slots=True)

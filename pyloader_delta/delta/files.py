@@ -15,7 +15,7 @@ from pyloader_delta.delta.parquet import DataParquet, read_errors
 from pyloader_delta.delta.selection import Selection
 from pyloader_delta.delta.store import Store
 from pyloader_delta.errors import ConfigError, ReadError
-from pyloader_delta.values import Chunk
+from pyloader_delta.values import Chunk, named
 
 _MAX_FILES = (
     2  # a mapped file's pages count as ours; what is known of it, which costs more than opening, is kept longer
@@ -120,7 +120,7 @@ class OpenFiles:
         whole = None if chunk.filtered else chunk.row_group_rows
         n_groups = file.metadata.num_row_groups
         if row_group >= n_groups or (whole is not None and file.n_live(row_group) != len(whole)):
-            raise ReadError(f"{chunk.path} of version {chunk.version} was changed while it was being read")
+            raise ReadError(f"{named(chunk.path, chunk.version)} was changed while it was being read")
 
     def _filtered(self, chunk: Chunk, row_group: int) -> pa.Table:
         """Return the rows that the filter keeps of a row group, which may be much larger than they are."""

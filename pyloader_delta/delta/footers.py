@@ -23,7 +23,7 @@ from pyloader_delta.delta.sizes import (
 )
 from pyloader_delta.delta.store import Store
 from pyloader_delta.errors import ReadError
-from pyloader_delta.values import Chunk, DataFile, Snapshot
+from pyloader_delta.values import Chunk, DataFile, Snapshot, named
 
 _MAX_THREADS = 16
 
@@ -80,7 +80,9 @@ def chunks_of(
     return chunks
 
 
-def _chunk(file: DataFile, size_bytes: int, row_group: int, rows: range | None, version: int, filtered: bool) -> Chunk:
+def _chunk(
+    file: DataFile, size_bytes: int, row_group: int, rows: range | None, version: int | None, filtered: bool
+) -> Chunk:
     return Chunk(
         file.path,
         size_bytes,
@@ -139,7 +141,7 @@ def read_footers(
 def _read(
     store: Store,
     file: DataFile,
-    version: int,
+    version: int | None,
     selection: Selection,
     groups: GroupFilter | None,
     counts: Sequence[int] | None,
@@ -156,7 +158,7 @@ def _read(
             parquet.close()
 
 
-def _check_count(file: DataFile, n_rows: int, version: int) -> None:
+def _check_count(file: DataFile, n_rows: int, version: int | None) -> None:
     deleted = 0 if file.deletion_vector is None else file.deletion_vector.cardinality
     if file.n_rows is not None and n_rows != file.n_rows + deleted:
         said = f"says {file.n_rows + deleted}"
@@ -165,7 +167,7 @@ def _check_count(file: DataFile, n_rows: int, version: int) -> None:
     else:
         return
     raise ReadError(
-        f"{file.path} of version {version} has {n_rows} rows, but the log {said}; "
+        f"{named(file.path, version)} has {n_rows} rows, but the log {said}; "
         "restore the file from a copy of the table"
     )
 

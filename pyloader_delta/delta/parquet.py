@@ -20,7 +20,7 @@ from pyloader_delta.delta.selection import Selection
 from pyloader_delta.delta.store import Store
 from pyloader_delta.delta.vectors import deleted_rows
 from pyloader_delta.errors import LoaderError, ReadError
-from pyloader_delta.values import DeletionVector
+from pyloader_delta.values import DeletionVector, named
 
 
 class Located(Protocol):
@@ -42,7 +42,7 @@ def read_errors(path: str, version: int | None, *, place: str = "") -> Iterator[
 
     Args:
         path: Path of the file.
-        version: Version of the table.
+        version: Version of the table; None for a folder of plain files.
         place: What of the file was read, for the text.
     """
     try:
@@ -50,12 +50,14 @@ def read_errors(path: str, version: int | None, *, place: str = "") -> Iterator[
     except LoaderError:
         raise
     except FileNotFoundError as error:
+        if version is None:
+            raise ReadError(f"{path} is missing; it was there when the files were listed") from error
         raise ReadError(
             f"{path} of version {version} is missing; was the table vacuumed? Read a newer version, "
             "or restore the file from a copy of the table"
         ) from error
     except Exception as error:  # a corrupt file makes pyarrow raise nearly anything
-        raise ReadError(f"cannot read {path}{place} of version {version}: {error}") from error
+        raise ReadError(f"cannot read {named(f'{path}{place}', version)}: {error}") from error
 
 
 class DataParquet:
@@ -112,7 +114,8 @@ class DataParquet:
         found = self._source.size()
         if size_bytes and found != size_bytes:
             raise ReadError(
-                f"{self._located.path} of version {self._version} has {found} bytes, but the log says {size_bytes}: "
+                f"{named(self._located.path, self._version)} has {found} bytes, but "
+                f"{'had' if self._version is None else 'the log says'} {size_bytes}: "
                 "it is another file or was cut; restore it from a copy of the table"
             )
 

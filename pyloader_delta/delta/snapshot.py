@@ -90,7 +90,7 @@ class TableLog:
     def retention_risk(self, snapshot: Snapshot) -> str | None:
         """Return why files of a snapshot may be deleted while it is read, and when; None where that is far off."""
         latest = self._listing.latest
-        if latest is None:
+        if latest is None or snapshot.version is None:
             return None
         n_dropped = 0
         if latest != snapshot.version:

@@ -30,12 +30,12 @@ def cache_folder() -> Path:
     return root / "pyloader_delta" / "counts"
 
 
-def cache_key(table_id: str, version: int, filter_digest: str, setting: str, files: Iterable[DataFile]) -> str:
+def cache_key(table_id: str, version: int | None, filter_digest: str, setting: str, files: Iterable[DataFile]) -> str:
     """Return the name under which counts are kept.
 
     Args:
         table_id: Id of the table.
-        version: Its version.
+        version: Its version; None for a folder of plain files.
         filter_digest: Of the filter (`RowFilter.digest`).
         setting: What else decides how values are read.
         files: The files whose rows are counted, so that a copy or another table of that id is told apart.
