@@ -167,8 +167,7 @@ def _check_count(file: DataFile, n_rows: int, version: int | None) -> None:
     else:
         return
     raise ReadError(
-        f"{named(file.path, version)} has {n_rows} rows, but the log {said}; "
-        "restore the file from a copy of the table"
+        f"{named(file.path, version)} has {n_rows} rows, but the log {said}; restore the file from a copy of the table"
     )
 
 
