@@ -21,12 +21,14 @@ _SORTED_BELOW = 1024  # a small domain is sorted by hash: uniform, where few Fei
 _MIX = 0xFF51AFD7ED558CCD  # of MurmurHash3's finalizer (A. Appleby, public domain)
 _GOLDEN = 0x9E3779B97F4A7C15  # 2**64 / golden ratio, spreads neighbouring integers
 
-_IN_CACHE = 16384  # values worked on at once
+_AT_ONCE = 65536  # values worked on: they stay in cache; NumPy gives up the GIL at each step, so not many fewer
 
 Words = NDArray[np.uint32] | NDArray[np.uint64]
 
 
-def permuted(n: int, key: tuple[int | str, ...], start: int = 0, stop: int | None = None) -> NDArray[np.int64]:
+def permuted(
+    n: int, key: tuple[int | str, ...], start: int = 0, stop: int | None = None, *, out: NDArray[np.int64] | None = None
+) -> NDArray[np.int64]:
     """Return where the positions `start..stop` of a permutation of 0..n-1 come from.
 
     Args:
@@ -34,6 +36,7 @@ def permuted(n: int, key: tuple[int | str, ...], start: int = 0, stop: int | Non
         key: What the permutation depends on besides n, such as (seed, epoch, number of the first row).
         start: First position, 0 <= start <= stop.
         stop: One past the last position, <= n; None for n.
+        out: An array of the result's shape to put it into; None for a new one.
 
     Returns:
         int64 array of shape (stop - start,), distinct values in 0..n-1. Concatenated over all positions it is a
@@ -42,13 +45,14 @@ def permuted(n: int, key: tuple[int | str, ...], start: int = 0, stop: int | Non
     stop = n if stop is None else stop
     bits = 32 if n < 2**32 - 2**17 else 64  # 32-bit multiplication is twice as fast; the digits must stay below 2**16
     keys = _round_keys(key, bits)
+    found = np.empty(stop - start, dtype=np.int64) if out is None else out
     if n < _SORTED_BELOW:
-        return _sorted_by_hash(n, _round_keys(key, 64)[0])[start:stop]
+        found[:] = _sorted_by_hash(n, _round_keys(key, 64)[0])[start:stop]
+        return found
     rows = math.isqrt(n - 1) + 1  # ceil(sqrt(n)); rows * columns >= n, and less than rows of it is waste
     columns = -(-n // rows)
-    found = np.empty(stop - start, dtype=np.int64)
-    for first in range(start, stop, _IN_CACHE):
-        values: Any = np.arange(first, min(first + _IN_CACHE, stop)).astype(keys.dtype)
+    for first in range(start, stop, _AT_ONCE):
+        values: Any = np.arange(first, min(first + _AT_ONCE, stop)).astype(keys.dtype)
         values = _feistel(values, rows, columns, keys)
         outside = np.flatnonzero(values >= n)
         while len(outside):  # cycle walking: a value beyond n is mapped again until it falls below

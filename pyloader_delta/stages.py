@@ -47,14 +47,13 @@ class Stages:
         dataset: Encodes batches.
         collator: Collates them.
         seed: Keys `rng` of the last two, with epoch and batch.
-        group: Batches encoded in one call; above 1 only where `dataset.rowwise`.
     """
 
     def __init__(
-        self, reader: DataReader[Any], dataset: Dataset[Any], collator: DataCollator[Any], *, seed: int, group: int
+        self, reader: DataReader[Any], dataset: Dataset[Any], collator: DataCollator[Any], *, seed: int
     ) -> None:
         self.reader, self.dataset, self.collator = reader, dataset, collator
-        self.seed, self.group = seed, group
+        self.seed = seed
         self.seeds_globals = False
         """Whether the process's own random states are seeded before each call: only in worker processes."""
 
@@ -67,6 +66,12 @@ class Stages:
     def passes_numbers(self) -> bool:
         """Whether gathered numbers may reach the batches as they are."""
         return self.dataset.input_format == "numpy"
+
+    @property
+    def owns_blocks(self) -> bool:
+        """Whether nobody else holds the memory that was read: it is no table of the user's own."""
+        method = type(self.reader).read_chunk
+        return method is not DataReader.read_chunk and method.__module__.startswith("pyloader_delta.")
 
     def open(self) -> None:
         """Open all three."""
@@ -96,15 +101,17 @@ class Stages:
                 raise
             raise ReadError(f"cannot read {chunk}: {error}") from error
 
-    def batches(self, columns: Columns, epoch: int, first_batch: int, batch_rows: Sequence[int]) -> Iterator[Any]:
-        """Yield the collated batches of some consecutive rows."""
+    def batches(
+        self, columns: Columns, epoch: int, first_batch: int, batch_rows: Sequence[int], groups: Sequence[int]
+    ) -> Iterator[Any]:
+        """Yield the collated batches of some consecutive rows; `groups`: how many are encoded in each call."""
         inputs = Inputs(columns, self.dataset.input_format)
         start = 0
         first = 0
-        while first < len(batch_rows):
-            number = first_batch + first  # groups lie on a grid over the epoch, wherever these batches begin
-            sizes = batch_rows[first : first + self.group - number % self.group]
-            first += len(sizes)
+        for n_batches in groups:
+            number = first_batch + first
+            sizes = batch_rows[first : first + n_batches]
+            first += n_batches
             features = self._encode(inputs.cut(start, start + sum(sizes)), sum(sizes), (self.seed, epoch, number))
             if len(sizes) > 1 and self.collator.rowwise and all(map(_is_plain, features.values())):
                 yield self._collated_group(features, tuple(sizes), (self.seed, epoch, number))

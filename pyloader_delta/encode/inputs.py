@@ -37,6 +37,8 @@ class Inputs:
         if self._whole is None:
             return _turned(_rows(self._columns, start, stop), self._format)
         if isinstance(self._whole, dict):
+            if stop - start == self._columns.n_rows:
+                return dict(self._whole)  # arrays as they are, which the engine knows again
             return {name: values[start:stop] for name, values in self._whole.items()}
         return self._whole.slice(start, stop - start)
 

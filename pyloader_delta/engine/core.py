@@ -12,7 +12,7 @@ import numpy as np
 
 from pyloader_delta.engine.executor import Executor
 from pyloader_delta.engine.kinds import FileTypes
-from pyloader_delta.engine.leases import Leases
+from pyloader_delta.engine.leases import Lease, Leases
 from pyloader_delta.engine.pack import EMPTY, Packed, unpack
 from pyloader_delta.engine.region import Region
 from pyloader_delta.engine.regions import Regions
@@ -168,7 +168,7 @@ class Engine:
                 self.pool.give(slab)
             return
         self._outcomes[task.number] = Outcome(task, packed, slab, error)
-        self.scheduler.run_done(worker, task, packed.size_bytes, seconds)
+        self.scheduler.run_done(worker, task, packed.total_bytes, seconds)
 
     def read_failed(self, worker: int, number: int, task: ReadTask, error: BaseException) -> None:
         """Take in that a read task raised."""
@@ -214,6 +214,11 @@ class Engine:
     def region(self, number: int, epoch: int, window: int) -> Region | None:
         """Return the region of a window of pass `number`, if it has one."""
         return self._regions.get(epoch, window) if number == self._number else None
+
+    def lease(self, number: int, epoch: int, window: int, size_bytes: int) -> Lease | None:
+        """Return a lease on a window of pass `number`, of so many bytes; None where its rows must be copied."""
+        region = self.region(number, epoch, window)
+        return self._leases.lend_window((number, epoch, window), size_bytes, [] if region is None else [region.slab])
 
     def task_of(self, worker: int) -> Task:
         """Return the task that a worker has."""

@@ -10,49 +10,70 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pyloader_delta.columns import column_kind, joined, numbers, shaped
+from pyloader_delta.engine.leases import Lease, lent
 from pyloader_delta.engine.pack import Tray
-from pyloader_delta.engine.slabs import aligned
+from pyloader_delta.engine.slabs import aligned, put
 from pyloader_delta.engine.tasks import Segment
-from pyloader_delta.engine.window import Where, WindowBlocks
+from pyloader_delta.engine.window import Gathered, Where, WindowBlocks
 from pyloader_delta.errors import ContractError
 from pyloader_delta.values import Columns
 
 
 def gather(
-    windows: Sequence[WindowBlocks], segments: Sequence[Segment], tray: Tray | None = None, names: Sequence[str] = ()
-) -> Columns:
+    windows: Sequence[WindowBlocks], segments: Sequence[Segment], into: tuple[Tray, bool] | None = None,
+    names: Sequence[str] = (),    lease: Lease | None = None,
+) -> Columns:  # fmt: skip
     """Return the rows of some segments, one after the other, in delivery order.
 
     Args:
         windows: The window of each segment.
         segments: Places in them.
-        tray: Where columns of numbers are put; None for memory of their own.
+        into: (a tray that is to know of columns of numbers that stay, whether the others are put into it); None where
+            all get memory of their own.
         names: Columns to give, in this order; those that no window has are all None. Others of the windows follow.
+        lease: Lets columns of numbers stay where they lie in one piece and in order; the tray knows of them then.
 
     Raises:
         ContractError: A window lacks a column that another one has.
     """
     where = [Where(window, segment) for window, segment in zip(windows, segments, strict=True)]
-    there = {field.name: field for field in _fields(windows)}
-    names = [*names, *(name for name in there if name not in names)]
-    fields = [there.get(name) or pa.field(name, pa.null()) for name in names]
-    dtypes = [_dtype(windows, name) for name in names]
+    plan = _plan(windows, tuple(names))
     n_rows = _counted(where)
-    size = sum([aligned(n_rows * dtype.itemsize) for dtype in dtypes if dtype is not None])
-    if tray is not None and size:
-        tray.open(size)
+    tray, filled = into or (None, False)
+    staying: list[NDArray[Any] | None] = [None] * len(plan.names)
+    if tray is not None and lease is not None and len(where) == 1 and n_rows == where[0].n_rows:
+        staying = [where[0].in_place(name) for name in plan.names]
+    if tray is not None and filled:
+        moving = [d for d, stays in zip(plan.dtypes, staying, strict=True) if d is not None and stays is None]
+        if moving:
+            tray.open(sum([aligned(n_rows * dtype.itemsize) for dtype in moving]))
     arrays: list[Any] = []
     given: list[pa.Field] = []
-    for name, field, dtype in zip(names, fields, dtypes, strict=True):
-        if dtype is None:
+    for name, field, dtype, stays in zip(plan.names, plan.fields, plan.dtypes, staying, strict=True):
+        whole: Any
+        if stays is not None and lease is not None and tray is not None:
+            whole = tray.keep(lent(stays, lease))
+        elif dtype is None:
             parts = [_gathered(found, name) for found in where]
             whole, field = parts[0] if len(parts) == 1 else joined(*zip(*parts, strict=True))
         else:
-            whole = np.empty(n_rows, dtype) if tray is None else tray.column(dtype, n_rows)
+            whole = tray.column(dtype, n_rows) if tray is not None and filled else np.empty(n_rows, dtype)
             _fill(whole, where, name)
         arrays.append(whole if field.metadata is None or isinstance(whole, list) else shaped(whole, field))
         given.append(field)
-    return Columns(pa.schema(given), arrays, n_rows)
+    return Columns(plan.schema if given == plan.fields else pa.schema(given), arrays, n_rows)
+
+
+def _plan(windows: Sequence[WindowBlocks], names: tuple[str, ...]) -> Gathered:
+    """Return what columns are when they are gathered from several windows: `names` first, then what else these have."""
+    plans = [window.gathered(names) for window in windows]
+    first = plans[0]
+    if all(p.dtypes == first.dtypes and p.schema.equals(first.schema, check_metadata=True) for p in plans[1:]):
+        return first
+    there = {field.name: field for field in _fields(windows)}
+    everything = tuple(dict.fromkeys((*names, *there)))
+    fields = [there.get(name) or pa.field(name, pa.null()) for name in everything]
+    return Gathered(everything, fields, [_dtype(windows, name) for name in everything], pa.schema(fields))
 
 
 def _counted(where: Sequence[Where]) -> int:
@@ -85,7 +106,7 @@ def _fill(whole: NDArray[Any], where: Sequence[Where], name: str) -> None:
             continue
         for number, rows in chosen:
             part = pieces[number][rows] if type(rows) is slice else pieces[number].take(rows)
-            whole[start : start + len(part)] = part
+            put(whole[start : start + len(part)], part)
             start += len(part)
 
 

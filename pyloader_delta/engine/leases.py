@@ -1,45 +1,50 @@
-"""Slabs in the hands of the training loop: lent for as long as any array on them lives, then taken back."""
+"""Memory in the hands of the training loop: lent for as long as any array on it lives, then taken back."""
 
 from __future__ import annotations
 
 import os
 import weakref
+from collections.abc import Hashable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pyloader_delta.engine.slabs import ALIGNMENT, Slab, SlabPool
+from pyloader_delta.engine.slabs import ALIGNMENT, SlabPool
 
 
 class Lease:
-    """A slab in the hands of the training loop: NumPy views of it keep the lease alive, and its end is announced.
+    """Memory in the hands of the training loop: what `lent` gives keeps the lease alive, and its end is announced.
 
     Args:
-        slab: The memory.
-        size_bytes: Bytes from its start that are lent.
         number: What is put into `ended`, from whatever thread drops the last view.
         ended: Where to.
     """
 
-    __slots__ = ("__array_interface__", "__weakref__", "_slab")
+    __slots__ = ("__weakref__",)
 
-    def __init__(self, slab: Slab, size_bytes: int, number: int, ended: SimpleQueue[int]) -> None:
-        self._slab = slab
-        self.__array_interface__: dict[str, Any] = {
-            "version": 3,
-            "shape": (size_bytes,),
-            "typestr": "|u1",
-            "data": (slab.array.__array_interface__["data"][0], False),
-        }
+    def __init__(self, number: int, ended: SimpleQueue[int]) -> None:
         # A finalizer may run anywhere, also in the middle of a critical section: it takes no lock but this queue's own
         weakref.finalize(self, _announce, os.getpid(), number, ended).atexit = False
 
-    @property
-    def array(self) -> NDArray[np.uint8]:
-        """A writable view of what is lent; every view of it holds the lease."""
-        return np.asarray(self)
+
+class _Lent(np.ndarray[Any, Any]):
+    """Lent memory."""
+
+    lease: Lease
+
+
+def lent(array: NDArray[Any], lease: Lease) -> NDArray[Any]:
+    """Return an array on the memory of another one, C-contiguous: the base of all views of it, and it holds the lease.
+
+    NumPy goes through bases that are arrays to the memory's owner, but not through a memoryview.
+    """
+    plain = array.dtype.kind in "iuf"
+    held: Any = (array if plain else np.ndarray((array.nbytes,), np.uint8, array)).view(_Lent)
+    held.lease = lease
+    memory = memoryview(held)
+    return np.asarray(memory) if plain else np.ndarray(array.shape, array.dtype, memory)
 
 
 def _announce(pid: int, number: int, ended: SimpleQueue[int]) -> None:
@@ -48,23 +53,25 @@ def _announce(pid: int, number: int, ended: SimpleQueue[int]) -> None:
 
 
 class Leases:
-    """The slabs that are lent.
+    """What is lent.
 
     Args:
-        pool: Where they come from and go back to.
+        pool: Where slabs come from and go back to.
         max_bytes: What may be lent; beyond it the training loop gets memory of its own.
     """
 
     def __init__(self, pool: SlabPool, max_bytes: int) -> None:
         self._pool, self._max_bytes = pool, max_bytes
         self._ended: SimpleQueue[int] = SimpleQueue()
-        self._lent: dict[int, tuple[int, int]] = {}  # lease → (slab, bytes)
+        self._slabs: dict[int, tuple[int, int]] = {}  # lease → (slab, bytes)
+        self._windows: dict[int, tuple[Hashable, Sequence[int]]] = {}  # lease → (window, slabs it lies in)
+        self._sizes: dict[Hashable, list[int]] = {}  # window → [leases on it, bytes]
         self._next = 0
 
     @property
     def size_bytes(self) -> int:
-        """Bytes that are lent."""
-        return sum(size for _, size in self._lent.values())
+        """Bytes that are lent; of a window all, however little of it is."""
+        return sum(size for _, size in self._slabs.values()) + sum(size for _, size in self._sizes.values())
 
     def lend(self, slab: int, size_bytes: int) -> NDArray[np.uint8]:
         """Return the first bytes of a slab as memory that belongs to the caller alone; the slab is ours no more."""
@@ -77,18 +84,42 @@ class Leases:
             copy = _aligned_copy(memory)
             self._pool.give(slab)
             return copy
-        self._next += 1
-        self._lent[self._next] = (slab, size_bytes)
-        return Lease(self._pool[slab], size_bytes, self._next, self._ended).array
+        lease = self._lease()
+        self._slabs[self._next] = (slab, size_bytes)
+        return lent(memory, lease)
+
+    def lend_window(self, window: Hashable, size_bytes: int, slabs: Sequence[int]) -> Lease | None:
+        """Return a lease for batches that stay where their window lies; None where they must be copied out of it."""
+        self.take_back()
+        if window not in self._sizes and self.size_bytes + size_bytes > self._max_bytes:
+            return None
+        lease = self._lease()
+        for slab in slabs:
+            self._pool.pin(slab)
+        self._windows[self._next] = (window, slabs)
+        self._sizes.setdefault(window, [0, size_bytes])[0] += 1
+        return lease
 
     def take_back(self) -> None:
         """Give back to the pool what the training loop has dropped."""
         while True:
             try:
-                lease = self._ended.get_nowait()
+                number = self._ended.get_nowait()
             except Empty:
                 return
-            self._pool.give(self._lent.pop(lease)[0])
+            if number in self._slabs:
+                self._pool.give(self._slabs.pop(number)[0])
+                continue
+            window, slabs = self._windows.pop(number)
+            for slab in slabs:
+                self._pool.unpin(slab)
+            self._sizes[window][0] -= 1
+            if not self._sizes[window][0]:
+                del self._sizes[window]
+
+    def _lease(self) -> Lease:
+        self._next += 1
+        return Lease(self._next, self._ended)
 
 
 def _aligned_copy(memory: NDArray[np.uint8]) -> NDArray[np.uint8]:

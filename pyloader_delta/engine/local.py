@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from pyloader_delta.engine.core import Engine
 from pyloader_delta.engine.executor import Executor
+from pyloader_delta.engine.leases import Lease
 from pyloader_delta.engine.pack import EMPTY, Tray
 from pyloader_delta.engine.region import Layout, Region, load_layout, mix
 from pyloader_delta.engine.tasks import MixTask, ReadTask, RunTask, Task
@@ -152,7 +153,7 @@ def _carry_out(engine: Engine, workshop: Workshop, worker: int, number: int, tas
     if isinstance(task, ReadTask):
         done, error = _read(engine, workshop, worker, number, task)
     elif isinstance(task, MixTask):
-        done, error = _mix(engine, worker, number, task)
+        done, error = _mix(engine, workshop, worker, number, task)
     else:
         done, error = _run(engine, workshop, worker, number, task)
     with engine.changed:
@@ -174,12 +175,12 @@ def _read(engine: Engine, workshop: Workshop, worker: int, number: int, task: Re
     return lambda: engine.read_finished(worker, number, task, blocks, *result), None
 
 
-def _mix(engine: Engine, worker: int, number: int, task: MixTask) -> Done:
+def _mix(engine: Engine, workshop: Workshop, worker: int, number: int, task: MixTask) -> Done:
     with engine.changed:
         region = engine.region(number, task.epoch, task.window)
         arrays = {} if region is None else _arrays(engine, region)[1]
     if region is not None:
-        mix(arrays, region.placed or (), task.n_rows, task.key)
+        mix(arrays, region.placed or (), task.n_rows, task.key, workshop.scratch)
     return lambda: engine.mix_finished(worker, number, task), None
 
 
@@ -190,13 +191,16 @@ def _arrays(engine: Engine, region: Region) -> tuple[Layout, dict[str, NDArray[A
 
 def _run(engine: Engine, workshop: Workshop, worker: int, number: int, task: RunTask) -> Done:
     try:
-        windows = []
+        windows: list[WindowBlocks] = []
+        leases: list[Lease | None] = []
         for segment in task.segments:
             with engine.changed:
                 held = engine.held(number, segment.reads)
                 if held is None:  # the pass ended meanwhile
                     return lambda: engine.run_finished(worker, number, task, EMPTY, None, 0.0, None), None
                 windows.append(_opened(engine, held, workshop, engine.region(number, task.epoch, segment.window)))
+                size = sum(blocks.size_bytes for blocks in held)
+                leases.append(engine.lease(number, task.epoch, segment.window, size) if windows[-1].lendable else None)
     except BaseException as raised:
         error = raised
         return lambda: engine.run_finished(worker, number, task, EMPTY, None, 0.0, error), error
@@ -209,7 +213,8 @@ def _run(engine: Engine, workshop: Workshop, worker: int, number: int, task: Run
             return engine.pool[slabs[-1]].array
 
     tray = Tray(take)
-    made = workshop.run(task, windows, tray)
+    made = workshop.run(task, windows, tray, leases)
+    leases.clear()
 
     def done() -> None:
         used = slabs.pop() if made.packed.size_bytes else None
@@ -231,6 +236,11 @@ def _opened(engine: Engine, held: list[Blocks], workshop: Workshop, region: Regi
         layout, arrays = (None, None) if region is None else _arrays(engine, region)
         mixed = frozenset() if region is None or region.placed is None else region.placed
         window = held[0].window = WindowBlocks(
-            batches, missing_as_none=workshop.missing_as_none, layout=layout, region=arrays, mixed=mixed
+            batches,
+            missing_as_none=workshop.missing_as_none,
+            layout=layout,
+            region=arrays,
+            mixed=mixed,
+            own=workshop.owns_blocks,
         )
     return window

@@ -1,21 +1,26 @@
-"""The batches of one run laid out in one slab, and read from it again without a copy."""
+"""The batches of one run laid out in memory, and read from it again without a copy."""
 
 from __future__ import annotations
 
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pyloader_delta.engine.slabs import ALIGNMENT, aligned
+from pyloader_delta.engine.slabs import ALIGNMENT, aligned, put
 from pyloader_delta.engine.tree import Spec, has_rest, put_together
 
-Place = tuple[np.dtype[Any], tuple[int, ...], int, int]
-"""(dtype, shape, bytes from the batch's start, bytes to the same array of the next batch)."""
+Place = tuple[np.dtype[Any], tuple[int, ...], int, int, int]
+"""(dtype, shape, bytes from the batch's start, bytes to the same array of the next batch, memory).
+
+Memory 0 is the slab; an array lies there at the batch's start + offset + steps * step. In lent memory the start does
+not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +35,20 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Where the arrays of some batches lie in a slab. Batches of one shape share a layout."""
+    """Where the arrays of some batches lie, in a slab or in lent memory. Batches of one shape share a layout."""
 
     layouts: tuple[tuple[Spec, tuple[Place, ...]], ...]
     batches: tuple[tuple[int, int, int], ...]
-    """(layout, bytes from the slab's start, steps) of each batch: an array lies at start + offset + steps * step."""
+    """(layout, bytes from the slab's start, steps) of each batch."""
     size_bytes: int
     """Bytes from the slab's start that are used."""
+    lent: tuple[NDArray[Any], ...] = ()
+    """Arrays of this process's own: memory 1, 2, ..."""
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of all memory that the batches take."""
+        return self.size_bytes + sum(array.nbytes for array in self.lent)
 
     def first(self, n_batches: int) -> Packed:
         """Return the first batches alone, in the same memory."""
@@ -47,11 +59,12 @@ class Packed:
             tuple(self.layouts[layout] for layout in used),
             tuple((numbers[layout], start, steps) for layout, start, steps in batches),
             self.size_bytes if batches else 0,
+            self.lent,
         )
 
     def sizes(self) -> list[int]:
         """Return the bytes of each batch's arrays."""
-        sizes = [sum(_nbytes(dtype, shape) for dtype, shape, _, _ in places) for _, places in self.layouts]
+        sizes = [sum(_nbytes(dtype, shape) for dtype, shape, *_ in places) for _, places in self.layouts]
         return [sizes[layout] for layout, _, _ in self.batches]
 
 
@@ -70,6 +83,8 @@ class Tray:
         self._memory: NDArray[np.uint8] | None = None
         self._first: NDArray[np.uint8] | None = None
         self._used = self._address = self._views = 0
+        self._lent: list[NDArray[Any]] = []
+        self._number_of: dict[int, int] = {}  # id of a lent array → its number as memory, from 1
         self.kept = False
         """Whether user code still holds arrays on the memory that was taken first, which is its own from now on."""
 
@@ -79,7 +94,7 @@ class Tray:
         if self._first is None:
             self._first = self._memory
             self._views = sys.getrefcount(self._first)  # each array on it is one more
-        self._address = self._memory.__array_interface__["data"][0]
+        self._address = _address(self._memory)
 
     def column(self, dtype: np.dtype[Any], n_rows: int) -> NDArray[Any]:
         """Return room for a column, undefined values."""
@@ -87,14 +102,20 @@ class Tray:
         start, self._used = self._used, self._used + aligned(n_rows * dtype.itemsize)
         return self._memory[start : start + n_rows * dtype.itemsize].view(dtype)
 
+    def keep(self, array: NDArray[Any]) -> NDArray[Any]:
+        """Take note of an array of lent memory (see `leases.lent`), where batches may stay as well; return it."""
+        self._lent.append(array)
+        self._number_of[id(array)] = len(self._lent)
+        return array
+
     def pack(self, parts: Sequence[Part]) -> Packed:
-        """Lay out the batches, copying only arrays that do not lie in this memory already."""
+        """Lay out the batches, copying only arrays that do not lie in this memory, or lent memory, already."""
         used = self._used if any(self._holds(array) for part in parts for array in part.arrays) else 0
-        plan = _Plan(used, self._offset)
+        plan = _Plan(used, self._place)
         for part in parts:
             plan.add(part)
         if plan.end and (self._memory is None or plan.end > len(self._memory)):
-            plan = _Plan(0, lambda array, rows: None)
+            plan = _Plan(0, lambda array, rows: None if (place := self._place(array, rows)) and not place[0] else place)
             for part in parts:
                 plan.add(part)
             self.open(plan.end)
@@ -103,90 +124,106 @@ class Tray:
                 continue
             assert self._memory is not None
             _copy(array, self._memory, offset, rows, step)
-        return Packed(tuple(plan.layouts), tuple(plan.batches), plan.end)
+        return Packed(tuple(plan.layouts), tuple(plan.batches), plan.end, tuple(self._lent))
 
-    def leave(self, packed: Packed) -> None:
-        """Leave the memory to user code if that has kept arrays on it (its input, say); what was packed moves.
+    def leave(self, packed: Packed) -> Packed:
+        """Leave memory to user code if that has kept arrays on it (its input, say); what was packed there moves.
 
-        To be called when all others that had such arrays have dropped them.
+        To be called when all others that had such arrays have dropped them. Returns where the batches lie now.
         """
+        self._number_of.clear()
+        kept = [i for i in range(len(packed.lent)) if sys.getrefcount(self._lent[i]) > _REFERENCES]
+        moved = tuple(array.copy() if i in kept else array for i, array in enumerate(packed.lent))
         first, size = self._first, packed.size_bytes
-        if first is None or not self._used:
-            return
-        moved = self._memory is not first
-        self.kept = sys.getrefcount(first) - 1 > self._views - moved  # `first` here is one, too
-        if self.kept and size and not moved:
-            self.open(size)
-            assert self._memory is not None
-            self._memory[:size] = first[:size]
+        if first is not None and self._used:
+            elsewhere = self._memory is not first
+            self.kept = sys.getrefcount(first) - 1 > self._views - elsewhere  # `first` here is one, too
+            if self.kept and size and not elsewhere:
+                self.open(size)
+                assert self._memory is not None
+                self._memory[:size] = first[:size]
+        return replace(packed, lent=moved) if kept else packed
 
     def _holds(self, array: NDArray[Any]) -> bool:
         if self._memory is None or array.flags.owndata:
             return False
-        return bool(0 <= array.__array_interface__["data"][0] - self._address < len(self._memory))
+        return 0 <= _address(array) - self._address < len(self._memory)
 
-    def _offset(self, array: NDArray[Any], rows: int | None) -> int | None:
-        """Return where an array lies in this memory if it can stay there; `rows`: of each of its batches."""
-        if not self._holds(array) or not array.flags.c_contiguous:
+    def _place(self, array: NDArray[Any], rows: int | None) -> tuple[int, int] | None:
+        """Return (memory, bytes from its start) of an array that can stay there; `rows`: of each of its batches."""
+        number = self._number_of.get(id(array))
+        if number is not None:
+            return number, 0
+        if not array.flags.c_contiguous:
             return None
-        offset = int(array.__array_interface__["data"][0] - self._address)
+        number = self._number_of.get(id(array.base))
+        if number is not None:
+            return number, _address(array) - _address(self._lent[number - 1])
+        if not self._holds(array):
+            return None
+        offset = _address(array) - self._address
         step = 0 if rows is None else _nbytes(array.dtype, (rows, *array.shape[1:]))
-        return None if offset % ALIGNMENT or step % ALIGNMENT else offset
+        return None if offset % ALIGNMENT or step % ALIGNMENT else (0, offset)
+
+
+_REFERENCES = 3  # to a lent array that nobody has kept: the tray's, that of what is packed, and the count's own
 
 
 class _Plan:
     """Places for the arrays of a run, one after the other."""
 
-    def __init__(self, end: int, kept: Callable[[NDArray[Any], int | None], int | None]) -> None:
+    def __init__(self, end: int, kept: Callable[[NDArray[Any], int | None], tuple[int, int] | None]) -> None:
         self.end = end
         self.layouts: list[tuple[Spec, tuple[Place, ...]]] = []
         self.batches: list[tuple[int, int, int]] = []
         self.copies: list[tuple[NDArray[Any], int, int | None, int]] = []
         self._kept = kept
         self._known: dict[Any, int] = {}
-        self._starts: list[int] = []  # of the arrays that stay, sorted; they do not overlap
-        self._stops: list[int] = []
+        self._taken: dict[
+            int, tuple[list[int], list[int]]
+        ] = {}  # memory → where arrays that stay begin and end, sorted
 
     def add(self, part: Part) -> None:
         rows = None if part.rows is None else part.rows[0]
         start, stays = self.end, []
         for array in part.arrays:
             kept = self._kept(array, rows)
-            if kept is not None and not self._claimed(kept, array.nbytes):
+            if kept is not None and not self._claimed(*kept, array.nbytes):
                 kept = None  # two arrays would share memory: the receiver gets one of its own each
             stays.append(kept)
-        if any(kept is not None for kept in stays):
+        if any(kept is not None and not kept[0] for kept in stays):
             start = 0
         places: list[Place] = []
         for array, kept in zip(part.arrays, stays, strict=True):
             shape = array.shape if rows is None else (rows, *array.shape[1:])
             nbytes = _nbytes(array.dtype, shape)
             step = 0 if rows is None else (nbytes if kept is not None else aligned(nbytes))
-            offset = self.end if kept is None else kept
+            memory, offset = (0, self.end) if kept is None else kept
             if kept is None:
                 self.copies.append((array, offset, rows, step))
                 self.end += aligned(array.nbytes) if part.rows is None else step * len(part.rows)
-            places.append((array.dtype, shape, offset - start, step))
+            places.append((array.dtype, shape, offset if memory else offset - start, step, memory))
         layout = self._layout(part.spec, tuple(places))
         if part.rows is None:
             self.batches.append((layout, start, 0))
             return
         self.batches += [(layout, start, i) for i in range(len(part.rows) - 1)]
         if part.rows[-1] != rows:
-            short = tuple((d, (part.rows[-1], *shape[1:]), offset, step) for d, shape, offset, step in places)
+            short = tuple((dtype, (part.rows[-1], *shape[1:]), at, step, m) for dtype, shape, at, step, m in places)
             layout = self._layout(part.spec, short)
         self.batches.append((layout, start, len(part.rows) - 1))
 
-    def _claimed(self, start: int, size_bytes: int) -> bool:
+    def _claimed(self, memory: int, start: int, size_bytes: int) -> bool:
         """Let an array stay where it lies; False where another one that stays lies there, in whole or in part."""
         stop = start + size_bytes
-        place = bisect_right(self._starts, start)
-        if place and self._stops[place - 1] > start:
+        starts, stops = self._taken.setdefault(memory, ([], []))
+        place = bisect_right(starts, start)
+        if place and stops[place - 1] > start:
             return False
-        if place < len(self._starts) and self._starts[place] < stop:
+        if place < len(starts) and starts[place] < stop:
             return False
-        self._starts.insert(place, start)
-        self._stops.insert(place, stop)
+        starts.insert(place, start)
+        stops.insert(place, stop)
         return True
 
     def _layout(self, spec: Spec, places: tuple[Place, ...]) -> int:
@@ -201,24 +238,59 @@ class _Plan:
 
 
 def unpack(packed: Packed, memory: NDArray[np.uint8]) -> Iterator[Any]:
-    """Yield the batches; their arrays are views of `memory`, aligned and as writable as it is."""
-    array = np.ndarray
-    for number, start, steps in packed.batches:
+    """Yield the batches; their arrays are views of `memory` and of what is lent, as writable as these are."""
+    memories = (memory, *packed.lent)
+    for (number, start), batches in groupby(packed.batches, key=itemgetter(0, 1)):
+        steps = [step for _, _, step in batches]
         spec, places = packed.layouts[number]
-        arrays = [array(shape, dtype, memory, start + at + steps * step) for dtype, shape, at, step in places]
-        if spec[0] == "arrays":
-            yield dict(zip(spec[1], arrays, strict=True))
-        else:
-            yield put_together(spec, iter(arrays).__next__)
+        for arrays in _arrays(places, memories, start, steps):
+            if spec[0] == "arrays":
+                yield dict(zip(spec[1], arrays, strict=True))
+            else:
+                yield put_together(spec, iter(arrays).__next__)
+
+
+def _arrays(
+    places: Sequence[Place], memories: Sequence[NDArray[Any]], start: int, steps: Sequence[int]
+) -> Iterator[list[NDArray[Any]]]:
+    """Yield the arrays of some batches of one layout."""
+    origins = [(0 if place[-1] else start) + place[2] for place in places]
+    if len(steps) > 1 and steps[-1] - steps[0] == len(steps) - 1:  # one array over all of them, cut: twice as fast
+        whole = [
+            np.ndarray(
+                (len(steps), *shape), dtype, memories[at], origin + steps[0] * step, _strides(dtype, shape, step)
+            )
+            for (dtype, shape, _, step, at), origin in zip(places, origins, strict=True)
+        ]
+        for i in range(len(steps)):
+            yield [array[i] for array in whole]
+        return
+    for number in steps:
+        yield [
+            np.ndarray(shape, dtype, memories[at], origin + number * step)
+            for (dtype, shape, _, step, at), origin in zip(places, origins, strict=True)
+        ]
+
+
+def _strides(dtype: np.dtype[Any], shape: tuple[int, ...], step: int) -> tuple[int, ...]:
+    """Return the strides of an array whose items, C-contiguous, lie so many bytes apart."""
+    strides = [dtype.itemsize]
+    for n in reversed(shape[1:]):
+        strides.append(strides[-1] * n)
+    return step, *reversed(strides)
+
+
+def _address(array: NDArray[Any]) -> int:
+    return int(array.__array_interface__["data"][0])
 
 
 def _copy(array: NDArray[Any], memory: NDArray[np.uint8], offset: int, rows: int | None, step: int) -> None:
     if rows is None or step == _nbytes(array.dtype, (rows, *array.shape[1:])):
-        np.ndarray(array.shape, array.dtype, memory, offset)[...] = array
+        put(np.ndarray(array.shape, array.dtype, memory, offset), array)
         return
     for number, start in enumerate(range(0, len(array), rows)):
         part = array[start : start + rows]
-        np.ndarray(part.shape, array.dtype, memory, offset + number * step)[...] = part
+        put(np.ndarray(part.shape, array.dtype, memory, offset + number * step), part)
 
 
 def _nbytes(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:

@@ -7,7 +7,7 @@ from itertools import accumulate
 
 from pyloader_delta.engine.kinds import FileTypes, Kinds
 from pyloader_delta.engine.tasks import ReadTask, Segment
-from pyloader_delta.values import EpochLike
+from pyloader_delta.values import Chunk, EpochLike
 
 
 class Progress:
@@ -37,6 +37,9 @@ class Progress:
         """Windows read without a gap, from the first."""
         self.starts = [0]
         """First row of each ready window, and the end of the last."""
+        self._units = [0]
+        """First row of each unit of the ready windows, and where the last one's next row would be: a unit is a window
+        that is mixed, or a row group or file where rows keep their order."""
         self.failure: tuple[int, BaseException] | None = None
         """(window, error) of the first window that cannot be read."""
         self._window_of = [0] * self.n_chunks
@@ -132,6 +135,69 @@ class Progress:
             self._columns.append(self._kinds.columns)
             self.starts.append(self.starts[-1] + sum(self._rows[p] or 0 for p in window))
             self.ready += 1
+            self._end_unit(window)
+
+    def _end_unit(self, window: range) -> None:
+        """Note that a window has got ready: it ends a unit, or goes on with the one before it."""
+        chunks, first = self.plan.chunks, window.start
+        if self.plan.row_seed is None and first and _alike(chunks[first - 1], chunks[first]):
+            self._units[-1] = self.rows_there
+        elif self.rows_there > self._units[-1]:
+            self._units.append(self.rows_there)
+
+    def _may_go_on(self) -> bool:
+        """Return whether the next window belongs to the last ready one's unit."""
+        chunks, after = self.plan.chunks, self.plan.windows[self.ready - 1].stop if self.ready else 0
+        return bool(
+            self.plan.row_seed is None and 0 < after < self.n_chunks and _alike(chunks[after - 1], chunks[after])
+        )
+
+    def groups(self, n_rows: int, size: int, group: int, most: int, *, ends: bool) -> tuple[tuple[int, ...], bool]:
+        """Return the batches of each group of the next run, and whether more rows could make it longer.
+
+        Args:
+            n_rows: Rows that are there for it.
+            size: Rows in a batch.
+            group: Batches that may be encoded together.
+            most: Batches that the run should have; its first group may have more.
+            ends: Whether no rows come after these.
+        """
+        row, stop = self.next_row, self.next_row + n_rows
+        found: list[int] = []
+        while row < stop and sum(found) < most:
+            n, over = (1, True) if group == 1 else self._group(row, stop, size, group)
+            if found and sum(found) + n > most:
+                return tuple(found), False
+            if not (over or ends or n == group):
+                break
+            found.append(n)
+            row += n * size
+        return tuple(found), not ends and sum(found) < most
+
+    def _group(self, row: int, stop: int, size: int, most: int) -> tuple[int, bool]:
+        """Return the batches from `row` on that are encoded together, and whether no later one can belong to them.
+
+        They all lie in one unit, or each of them lies in several. So what is encoded together depends on the plan and
+        on the lengths of its files, and mostly lies in one piece.
+
+        Args:
+            row: First row of a batch.
+            stop: One past the last row that may be taken; the rows are there.
+            size: Rows in a batch; the one that ends at `stop` may be shorter.
+            most: Batches that may be encoded together, >= 1.
+        """
+        n_left = -(-(stop - row) // size)
+        end = self._units[bisect_right(self._units, row)]
+        if end >= stop:
+            over = end < stop + size and not (end == self.rows_there and self._may_go_on())
+            return min(n_left, most), over
+        inside = (end - row) // size
+        if inside:
+            return min(inside, most), True
+        n = 0
+        while n < min(n_left, most) and self._units[bisect_right(self._units, row)] < min(row + size, stop):
+            n, row = n + 1, row + size
+        return n, row < stop
 
     def read_failed(self, window: int, error: BaseException) -> None:
         """Note that a window cannot be read; the first one counts, as it is delivered first."""
@@ -189,3 +255,8 @@ class Progress:
             return min(max(bisect_right(self.starts, row) - 1, 0), n_windows - 1)
         mean = max(self.rows_there / self.ready, 1.0)
         return min(self.ready + int((row - self.rows_there) / mean), n_windows - 1)
+
+
+def _alike(chunk: Chunk, other: Chunk) -> bool:
+    """Return whether two chunks are parts of one row group."""
+    return chunk.row_group is not None and (chunk.path, chunk.row_group) == (other.path, other.row_group)

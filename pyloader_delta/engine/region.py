@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pyloader_delta.columns import KIND, column_kind, opened
-from pyloader_delta.engine.slabs import aligned
+from pyloader_delta.engine.slabs import aligned, put
 from pyloader_delta.permute import permuted
 
 
@@ -95,18 +95,39 @@ def place(
     for name in placed:
         row = first_row
         for part in found[name]:
-            arrays[name][row : row + len(part)] = part
+            put(arrays[name][row : row + len(part)], part)
             row += len(part)
     return [_without(_with_nulls(batch, layout), placed) for batch in batches], placed
 
 
-def mix(arrays: dict[str, NDArray[Any]], names: Iterable[str], n_rows: int, key: tuple[int | str, ...]) -> None:
+class Scratch:
+    """Memory that a worker works in, again and again: new pages cost more than what is done in them."""
+
+    def __init__(self) -> None:
+        self._kept: NDArray[np.uint8] = np.empty(0, dtype=np.uint8)
+
+    def take(self, size_bytes: int) -> NDArray[np.uint8]:
+        """Return memory of so many bytes, of undefined content; what was taken before is void."""
+        if size_bytes > _MOST_KEPT:
+            return np.empty(size_bytes, dtype=np.uint8)
+        if size_bytes > len(self._kept):
+            self._kept = np.empty(size_bytes, dtype=np.uint8)
+        return self._kept[:size_bytes]
+
+
+_MOST_KEPT = 16 << 20
+
+
+def mix(
+    arrays: dict[str, NDArray[Any]], names: Iterable[str], n_rows: int, key: tuple[int | str, ...], scratch: Scratch
+) -> None:
     """Permute columns in place. Not to be done twice: a column cut short in the middle of it must be read again."""
-    order = permuted(n_rows, key)
-    scratch = np.empty(n_rows * max((arrays[name].itemsize for name in names), default=0), dtype=np.uint8)
+    widest = max((arrays[name].itemsize for name in names), default=0)
+    room = scratch.take(n_rows * (widest + 8))
+    order = permuted(n_rows, key, out=room[: n_rows * 8].view(np.int64))
     for name in names:
         column = arrays[name]
-        before = scratch[: column.nbytes].view(column.dtype)
+        before = room[n_rows * 8 :][: column.nbytes].view(column.dtype)
         before[...] = column
         before.take(order, out=column, mode="clip")  # the order is in bounds; checking it would take half as long again
 

@@ -191,7 +191,7 @@ class Scheduler:
         """Return the next run of an epoch, or None where its rows are not there yet or it must wait."""
         if progress.ended:
             return None
-        size, group = self._batch_size, self._group * self._batch_size
+        size = self._batch_size
         there = progress.rows_there - progress.next_row
         final = progress.all_read
         total = progress.rows_there if final else progress.planned_rows
@@ -202,13 +202,15 @@ class Scheduler:
         left = None if total is None else total - progress.next_row
         if left is not None and self._drop_last:
             left -= left % size
-        rows = min(self._batches_per_run() * size, there if left is None else min(there, left))
-        if left is None or rows < left:
-            rows -= rows % group if progress.failure is None else rows % size
+        available = there if left is None else min(there, left)
+        ends = progress.failure is not None or available == left
+        if available != left:
+            available -= available % size
+        groups, starved = progress.groups(available, size, self._group, self._batches_per_run(), ends=ends)
+        rows = min(sum(groups) * size, available)
         if rows <= 0:
             return None
-        waited_for = self._undelivered and rows < min(self._batches_per_run() * size, left or rows)
-        if waited_for and len(self._undelivered) > 1 and self._flying_reads():
+        if starved and len(self._undelivered) > 1 and self._flying_reads():
             return None  # a longer run is coming, and the caller has work until then
         last = left is not None and rows == left
         first_row, first_batch = progress.next_row, progress.next_batch
@@ -218,7 +220,7 @@ class Scheduler:
         progress.ended = last
         dropped = (total or 0) - progress.next_row if last else 0
         task = RunTask(
-            self._next_run, progress.plan.epoch, first_batch, batch_rows, segments, last,
+            self._next_run, progress.plan.epoch, first_batch, batch_rows, groups, segments, last,
             (total or 0) if last else 0, dropped, first_row,
         )  # fmt: skip
         self._undelivered[task.number] = (task, None)

@@ -6,6 +6,7 @@ import ctypes
 import mmap
 import os
 from collections import Counter
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,22 @@ def capacity_for(size_bytes: int) -> int:
     while capacity < size_bytes and capacity < 1 << 30:
         capacity *= _STEP
     return max(capacity, -(-size_bytes // mmap.PAGESIZE) * mmap.PAGESIZE)
+
+
+def put(target: NDArray[Any], values: NDArray[Any]) -> None:
+    """Copy the values of an array into another one of the same shape and dtype.
+
+    NumPy gives up the GIL for each copy, however short. To get it back beside busy threads costs more than to copy what
+    fits into a processor's cache.
+    """
+    if target.nbytes > _SHORT or not (target.flags.c_contiguous and values.flags.c_contiguous):
+        target[...] = values
+    elif target.nbytes:
+        into, source = (memoryview(array.reshape(-1).view(np.uint8)) for array in cast(Any, (target, values)))
+        into[:] = source
+
+
+_SHORT = 1 << 18
 
 
 class Slab:

@@ -102,6 +102,8 @@ class RunTask:
     """Number of the first batch in its epoch."""
     batch_rows: tuple[int, ...]
     """Rows of each batch."""
+    groups: tuple[int, ...]
+    """Batches that are encoded together, one after the other."""
     segments: tuple[Segment, ...]
     last: bool
     """Whether the epoch ends with this run."""

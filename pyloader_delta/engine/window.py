@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -27,6 +28,7 @@ class WindowBlocks:
         layout: The columns of the window's region, if it has one.
         region: Its arrays by name.
         mixed: Names of those that hold all rows, in delivery order.
+        own: Whether nobody else holds the blocks' memory.
     """
 
     def __init__(
@@ -37,6 +39,7 @@ class WindowBlocks:
         layout: Layout | None = None,
         region: dict[str, NDArray[Any]] | None = None,
         mixed: frozenset[str] = frozenset(),
+        own: bool = False,
     ) -> None:
         blocks = [block for block in blocks if block.num_rows]
         self.starts = np.concatenate(([0], np.cumsum([block.num_rows for block in blocks]))).astype(np.int64)
@@ -46,16 +49,29 @@ class WindowBlocks:
         """(path, rows) of the files that the rows come from, in order."""
         fields = {f.name: f for f in layout.fields} if layout is not None else {}
         self._pieces = {name: ([region[name]], [fields[name]]) for name in mixed} if region else {}
-        columns = [
-            {f.name: (f, column) for f, column in zip(b.schema, b.columns, strict=True) if not only_rows(f)}
-            for b in blocks
-        ]
+        columns = [_opened(block, own) for block in blocks]
         for name in columns[0] if len(columns) == 1 else dict.fromkeys(name for found in columns for name in found):
             self._pieces[name] = _pieces(columns, name, self.starts, region or {}, fields)
         self.fields = _window_fields(blocks, missing_as_none, fields, self._pieces)
         self._by_name = {field.name: field for field in self.fields}
         self.dtypes = {name: _dtype(*column) for name, column in self._pieces.items()}
         """Of each column that is one array, or several alike; None for others."""
+        self.lendable = own or bool(mixed)
+        """Whether there may be columns that nobody else holds: batches can be made on their memory."""
+        self._gathered: dict[tuple[str, ...], Gathered] = {}
+
+    def gathered(self, names: tuple[str, ...]) -> Gathered:
+        """Return what columns are when they are gathered from this window alone: `names` first, then what else it has.
+
+        Names that the window does not have are columns of nulls.
+        """
+        found = self._gathered.get(names)
+        if found is None:
+            everything = tuple(dict.fromkeys((*names, *self._by_name)))
+            schema = pa.schema([self.field(name) for name in everything])
+            found = Gathered(everything, list(schema), [self.dtypes.get(name) for name in everything], schema)
+            self._gathered[names] = found
+        return found
 
     def column(self, name: str) -> tuple[list[Any], list[pa.Field]]:
         """Return a column and its fields: of the whole window (one piece), or of each block.
@@ -83,6 +99,17 @@ class WindowBlocks:
                 found.append(path)
             row += n_rows
         return list(dict.fromkeys(found))
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """Columns of one window as they are gathered."""
+
+    names: tuple[str, ...]
+    fields: list[pa.Field]
+    dtypes: list[np.dtype[Any] | None]
+    """As `WindowBlocks.dtypes`."""
+    schema: pa.Schema
 
 
 class Where:
@@ -116,6 +143,18 @@ class Where:
         if name in self.window.mixed:
             return self._in_place
         return ([(0, self.numbers)], None) if len(pieces) == 1 else self._grouped
+
+    def in_place(self, name: str) -> NDArray[Any] | None:
+        """Return the rows of a column where they lie, if they do in order, in one piece and in memory of our own."""
+        pieces = self.window.column(name)[0]
+        chosen, place = self.of(name, pieces)
+        if place is not None or len(chosen) != 1 or type(chosen[0][1]) is not slice:
+            return None
+        piece = pieces[chosen[0][0]]
+        found: NDArray[Any] | None = (
+            piece[chosen[0][1]] if type(piece) is np.ndarray and piece.flags.writeable else None
+        )
+        return found
 
     @cached_property
     def _grouped(self) -> tuple[list[tuple[int, Any]], NDArray[np.int64] | None]:
@@ -206,7 +245,7 @@ def _window_fields(
 
 
 def _pieces(
-    columns: Sequence[dict[str, tuple[pa.Field, pa.Array]]],
+    columns: Sequence[dict[str, tuple[pa.Field, Any]]],
     name: str,
     starts: NDArray[np.int64],
     region: dict[str, NDArray[Any]],
@@ -216,8 +255,8 @@ def _pieces(
     pieces, found = [], []
     for number, block in enumerate(columns):
         if name in block:
-            field, array = block[name]
-            pieces.append(opened(array, field))
+            field, piece = block[name]
+            pieces.append(piece)
         elif name in region:
             field = fields[name]
             pieces.append(region[name][int(starts[number]) : int(starts[number + 1])])
@@ -226,6 +265,19 @@ def _pieces(
             pieces.append(pa.nulls(int(starts[number + 1] - starts[number])))
         found.append(field)
     return pieces, found
+
+
+def _opened(block: pa.RecordBatch, own: bool) -> dict[str, tuple[pa.Field, Any]]:
+    """Return the columns of a block opened; numbers may be written to if nobody else holds them."""
+    found = {}
+    for field, array in zip(block.schema, block.columns, strict=True):
+        if only_rows(field):
+            continue
+        piece = opened(array, field)
+        if own and type(piece) is np.ndarray and getattr(piece.base, "is_mutable", False):  # no mapped file
+            piece.flags.writeable = True
+        found[field.name] = (field, piece)
+    return found
 
 
 def _dtype(pieces: list[Any], fields: list[pa.Field]) -> np.dtype[Any] | None:

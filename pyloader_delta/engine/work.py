@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -15,8 +16,9 @@ from numpy.typing import NDArray
 from pyloader_delta.columns import FILES, KIND
 from pyloader_delta.engine.gather import gather
 from pyloader_delta.engine.kinds import FileTypes, file_types
+from pyloader_delta.engine.leases import Lease
 from pyloader_delta.engine.pack import EMPTY, Packed, Part, Tray
-from pyloader_delta.engine.region import Layout, learn, place
+from pyloader_delta.engine.region import Layout, Scratch, learn, place
 from pyloader_delta.engine.tasks import ReadTask, RunTask, Segment
 from pyloader_delta.engine.tree import take_apart
 from pyloader_delta.engine.window import WindowBlocks
@@ -33,10 +35,16 @@ class StagesLike(Protocol):
     def passes_numbers(self) -> bool:
         """Whether `batches` may hand gathered columns of numbers on: they are gathered to where batches are packed."""
 
+    @property
+    def owns_blocks(self) -> bool:
+        """Whether nobody else holds the memory of what `read` gives."""
+
     def open(self) -> None: ...
     def close(self) -> None: ...
     def read(self, chunk: Chunk) -> list[pa.RecordBatch]: ...
-    def batches(self, columns: Columns, epoch: int, first_batch: int, batch_rows: Sequence[int]) -> Iterator[Any]: ...
+    def batches(
+        self, columns: Columns, epoch: int, first_batch: int, batch_rows: Sequence[int], groups: Sequence[int]
+    ) -> Iterator[Any]: ...
 
 
 @dataclass(slots=True)
@@ -77,6 +85,7 @@ class Workshop:
     def __init__(self, stages: StagesLike) -> None:
         self._stages = stages
         self._opened = False
+        self.scratch = Scratch()
 
     def read(self, task: ReadTask, region: tuple[Layout, dict[str, NDArray[Any]]] | None = None) -> Blocks:
         """Read the chunks of a task into as few blocks as their types allow, and what is possible into a region."""
@@ -98,8 +107,14 @@ class Workshop:
         size = sum(dtype.itemsize for name, dtype in layout.numbers if name in placed) * sum(rows)
         return Blocks(_compacted(left), rows, types, placed, placed_bytes=size)
 
-    def run(self, task: RunTask, windows: Sequence[WindowBlocks], tray: Tray) -> Made:
-        """Gather, encode and collate the batches of a task, and pack them into a tray."""
+    def run(
+        self, task: RunTask, windows: Sequence[WindowBlocks], tray: Tray, leases: Sequence[Lease | None] | None = None
+    ) -> Made:
+        """Gather, encode and collate the batches of a task, and pack them into a tray, or leave them in the windows.
+
+        Args:
+            leases: On each of the windows; None for one where nothing may stay, or for all of them.
+        """
         self._open()
         started = time.perf_counter()
         parts: list[Part] = []
@@ -108,15 +123,16 @@ class Workshop:
         batch: Any = None
         made = 0
         try:
-            pieces = _alike(task, windows)
-            own = tray if self._stages.passes_numbers and len(pieces) == 1 else None
-            for first, batch_rows, segments, some in pieces:
-                columns = gather(some, segments, own, segments[-1].columns)
-                if columns.n_rows != sum(batch_rows):
+            pieces = _pieces(task, windows, leases or [None] * len(windows))
+            for piece in pieces:
+                into = (tray, len(pieces) == 1) if self._stages.passes_numbers else None
+                columns = gather(piece.windows, piece.segments, into, piece.segments[-1].columns, piece.lease)
+                if columns.n_rows != sum(piece.batch_rows):
                     raise IncompleteEpochError(
-                        f"{task}: {sum(batch_rows)} rows were planned, {columns.n_rows} were gathered"
+                        f"{task}: {sum(piece.batch_rows)} rows were planned, {columns.n_rows} were gathered"
                     )
-                for batch in self._stages.batches(columns, task.epoch, task.first_batch + first, batch_rows):
+                first = task.first_batch + piece.first
+                for batch in self._stages.batches(columns, task.epoch, first, piece.batch_rows, piece.groups):
                     parts.append(_part(batch))
                     made += len(batch.rows) if isinstance(batch, Group) else 1
         except BaseException as error:
@@ -125,7 +141,7 @@ class Workshop:
         packed = tray.pack(parts) if parts else EMPTY
         parts.clear()
         columns = batch = None
-        tray.leave(packed)
+        packed = tray.leave(packed)
         return Made(packed, time.perf_counter() - started, problem)
 
     def close(self) -> None:
@@ -138,6 +154,11 @@ class Workshop:
     def missing_as_none(self) -> bool:
         """Whether a column that a file lacks is None there."""
         return self._stages.missing_as_none
+
+    @property
+    def owns_blocks(self) -> bool:
+        """Whether batches may be made on the memory of blocks: nobody else holds it, and the batches get it."""
+        return self._stages.owns_blocks and self._stages.passes_numbers
 
     def _open(self) -> None:
         if not self._opened:
@@ -187,28 +208,52 @@ def _part(batch: Any) -> Part:
     return Part(take_apart(batch, arrays), arrays)
 
 
-Piece = tuple[int, tuple[int, ...], tuple[Segment, ...], Sequence[WindowBlocks]]
-"""(number in the run of the first batch, rows of each batch, their segments, windows of these)."""
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Neighbouring batches of a run whose rows are gathered together."""
+
+    first: int
+    """Number in the run of the first batch."""
+    batch_rows: tuple[int, ...]
+    groups: tuple[int, ...]
+    segments: tuple[Segment, ...]
+    windows: Sequence[WindowBlocks]
+    lease: Lease | None
+    """Where its rows may stay in their one window."""
 
 
-def _alike(task: RunTask, windows: Sequence[WindowBlocks]) -> list[Piece]:
-    """Cut a run where a file brings new columns: which ones a batch has must not depend on the run that it is in."""
-    if all(segment.columns == task.segments[0].columns for segment in task.segments):
-        return [(0, task.batch_rows, task.segments, windows)]
-    pieces: list[Piece] = []
-    columns: list[tuple[str, ...]] = []
-    row = 0
-    for n_rows in task.batch_rows:
-        columns.append([s for s in within(task.segments, row, n_rows) if s is not None][-1].columns)
-        row += n_rows
-    row = first = 0
-    for _, batches in groupby(columns):
-        n_batches = len(list(batches))
-        rows = task.batch_rows[first : first + n_batches]
-        cut = within(task.segments, row, sum(rows))
-        kept = [(s, w) for s, w in zip(cut, windows, strict=True) if s is not None]
-        pieces.append((first, rows, tuple(s for s, _ in kept), [w for _, w in kept]))
-        first, row = first + n_batches, row + sum(rows)
+def _pieces(task: RunTask, windows: Sequence[WindowBlocks], leases: Sequence[Lease | None]) -> list[_Piece]:
+    """Cut a run where a file brings new columns, and where groups may stay in their window that others leave.
+
+    Which columns a batch has must not depend on the run that it is in.
+    """
+    first_columns = task.segments[0].columns
+    if len(windows) == 1 or (not any(leases) and all(s.columns == first_columns for s in task.segments)):
+        return [
+            _Piece(0, task.batch_rows, task.groups, task.segments, windows, leases[0] if len(windows) == 1 else None)
+        ]
+    found = []  # (what neighbours must have in common, group, rows) of each batch
+    row = batch = 0
+    for group, n_batches in enumerate(task.groups):
+        sizes = task.batch_rows[batch : batch + n_batches]
+        touched = tuple(i for i, s in enumerate(within(task.segments, row, sum(sizes))) if s is not None)
+        for n_rows in sizes:
+            last = [s for s in within(task.segments, row, n_rows) if s is not None][-1]
+            found.append(((last.columns, touched if any(leases) else ()), group, n_rows))
+            row += n_rows
+        batch += n_batches
+    pieces: list[_Piece] = []
+    row = batch = 0
+    for _, members in groupby(found, key=itemgetter(0)):
+        batches = list(members)
+        sizes = tuple(n_rows for _, _, n_rows in batches)
+        groups = tuple(len(list(same)) for _, same in groupby(batches, key=itemgetter(1)))
+        cut = [
+            (s, w, at) for s, w, at in zip(within(task.segments, row, sum(sizes)), windows, leases, strict=True) if s
+        ]
+        lease = cut[0][2] if len(cut) == 1 else None
+        pieces.append(_Piece(batch, sizes, groups, tuple(s for s, _, _ in cut), [w for _, w, _ in cut], lease))
+        row, batch = row + sum(sizes), batch + len(sizes)
     return pieces
 
 

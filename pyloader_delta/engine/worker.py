@@ -112,7 +112,7 @@ class _Worker:
 
     def _mix(self, number: int, task: MixTask, ref: RegionRef | None) -> Reply:
         if ref is not None:
-            mix(self._region(ref)[1], ref[3] or (), task.n_rows, task.key)
+            mix(self._region(ref)[1], ref[3] or (), task.n_rows, task.key, self._workshop.scratch)
         return ("mixed", number, task.number), []
 
     def _region(self, ref: RegionRef) -> tuple[Layout, dict[str, NDArray[Any]]]:

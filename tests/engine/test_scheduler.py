@@ -1,5 +1,7 @@
 """The scheduler against a model: whatever workers do, each row comes once, in one order, within bounds."""
 
+from itertools import groupby
+
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -105,6 +107,23 @@ def expected(units, rows_of_file, order, n_epochs, batch_size, drop_last):
     return batches
 
 
+def expected_groups(units, rows_of_file, order, epoch, batch_size, drop_last, most):
+    """Return the batches of each group: neighbours inside one unit, or neighbours that all cross a border of units."""
+    plan = plan_epoch(units, order, epoch)
+    unit_of_row = []
+    for number, window in enumerate(plan.windows):
+        for position in window:
+            chunk = plan.chunks[position]
+            n = len(chunk.rows) if chunk.rows is not None else rows_of_file[int(chunk.path[1:])]
+            unit_of_row += [number if order.shuffle_rows else (chunk.path, chunk.row_group)] * n
+    batches = [set(unit_of_row[i : i + batch_size]) for i in range(0, len(unit_of_row), batch_size)]
+    if drop_last and len(unit_of_row) % batch_size:
+        batches.pop()
+    alike = [str(batch.pop()) if len(batch) == 1 else "several" for batch in batches]
+    counts = [len(list(members)) for _, members in groupby(alike)]
+    return [min(most, n - start) for n in counts for start in range(0, n, most)]
+
+
 @settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     plans(), st.data(), st.integers(1, 9), st.booleans(), st.integers(1, 4), st.integers(1, 3),
@@ -123,7 +142,7 @@ def test_every_row_comes_once_in_one_order_whatever_workers_do(
     scheduler = Scheduler(epochs, limits, batch_size=batch_size, drop_last=drop_last, group=group)
     world = World(rows_of_file, n_epochs)
     working = {w: [] for w in range(n_workers)}
-    got, lasts, crashes, idle_steps = [], [], 0, 0
+    got, lasts, groups, crashes, idle_steps = [], [], {}, 0, 0
     while not scheduler.done:
         moved = False
         for worker, tasks in working.items():
@@ -158,6 +177,8 @@ def test_every_row_comes_once_in_one_order_whatever_workers_do(
             rows = world.out.pop(scheduler.delivered_runs)
             assert len(scheduler._undelivered) <= max(pending, 1)
             scheduler.delivered(scheduler.delivered_runs)
+            assert sum(task.groups) == len(task.batch_rows)
+            groups.setdefault(task.epoch, []).extend(task.groups)
             for n in task.batch_rows:
                 got.append(rows[:n])
                 rows = rows[n:]
@@ -174,6 +195,8 @@ def test_every_row_comes_once_in_one_order_whatever_workers_do(
                     idle_steps = 0
             assert idle_steps == 0 or scheduler.delivered_runs in world.out or scheduler.done, repr(scheduler)
     assert got == expected(units, rows_of_file, order, n_epochs, batch_size, drop_last)
+    for epoch, found in groups.items():
+        assert found == expected_groups(units, rows_of_file, order, epoch, batch_size, drop_last, group)
     n_rows = sum(rows_of_file.values())
     assert [(rows, dropped) for _, rows, dropped in lasts] == [(n_rows, n_rows % batch_size if drop_last else 0)] * len(
         lasts

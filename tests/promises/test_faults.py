@@ -139,11 +139,11 @@ class DiesMixing(DeltaDataReader):
         import pyloader_delta.engine.worker as worker
         from pyloader_delta.engine.region import mix
 
-        def half(arrays: Any, names: Any, n_rows: int, key: Any) -> None:
+        def half(arrays: Any, names: Any, *rest: Any) -> None:
             if not self.mark.exists():
-                mix(arrays, sorted(names)[:1], n_rows, key)
+                mix(arrays, sorted(names)[:1], *rest)
                 die(self.mark)
-            mix(arrays, names, n_rows, key)
+            mix(arrays, names, *rest)
 
         worker.mix = half
 

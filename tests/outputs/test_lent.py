@@ -1,0 +1,123 @@
+"""In threads, batches stay where their window lies: what that must not change for anybody else."""
+
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from pyloader_delta import DataLoader, Dataset, DeltaDataReader, NumpyDataCollator
+
+N = 150_000
+BATCH = 500  # neither a multiple of 64 bytes nor a divisor of a row group
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    root = str(tmp_path_factory.mktemp("lent") / "table")
+    for start in range(0, N, 50_000):
+        ids = np.arange(start, start + 50_000)
+        rows = {"id": ids, "x": ids.astype(np.float32), "s": pa.array([str(i) for i in ids])}
+        write_deltalake(root, pa.table(rows), mode="append")
+    return root
+
+
+class Through(Dataset):
+    input_format = "numpy"
+    rowwise = True
+
+    def batch_encode(self, batch):
+        return {"id": batch["id"], "x": batch["x"]}
+
+
+def loader(root, reader=None, dataset=None, **options):
+    reader = reader or DeltaDataReader(BATCH)
+    return DataLoader(
+        reader, dataset or Through(), NumpyDataCollator(), root, num_workers=2, workers="thread", **options
+    )
+
+
+def neighbours(batches):
+    """Return how many batches begin where the one before them ends."""
+    ends = [b["x"].ctypes.data + b["x"].nbytes for b in batches]
+    return sum(end == b["x"].ctypes.data for end, b in zip(ends, batches[1:], strict=False))
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_batches_of_a_window_are_views_of_it_and_come_exactly_once(table, shuffle):
+    with loader(table, DeltaDataReader(BATCH, shuffle=shuffle, columns=["id", "x"])) as batches:
+        kept = list(batches)
+        assert batches.stats()["leased_bytes"] > 0
+        ids = np.concatenate([b["id"] for b in kept])
+        assert sorted(ids) == list(range(N))
+        assert (list(ids) == list(range(N))) != shuffle
+        assert all((b["x"] == b["id"]).all() for b in kept)
+        assert neighbours(kept) > len(kept) * 0.8
+        before = [b["x"].copy() for b in kept]
+        for b in kept[::2]:
+            b["x"][:] = -1
+        assert all((b["x"] == old).all() for b, old in list(zip(kept, before, strict=True))[1::2])
+        del kept, b
+        batches.close()
+
+
+def test_what_is_kept_stays_within_its_share_of_the_budget(table):
+    with loader(table, memory_budget="4MiB") as batches:
+        kept = []
+        for batch in batches:
+            kept.append(batch)
+            assert batches.stats()["leased_bytes"] <= 0.1 * (4 << 20)
+        assert np.concatenate([b["id"] for b in kept]).tolist() == list(range(N))
+
+
+class Keeps(Through):
+    kept: ClassVar[list] = []
+
+    def batch_encode(self, batch):
+        self.kept.append(batch["x"])
+        return super().batch_encode(batch)
+
+
+def test_what_user_code_keeps_of_its_input_is_its_own(table):
+    Keeps.kept.clear()
+    with loader(table, dataset=Keeps()) as batches:
+        for batch in batches:
+            batch["x"][:] = -1
+    assert sorted(np.concatenate(Keeps.kept)) == list(range(N))
+
+
+class Cached(DeltaDataReader):
+    tables: ClassVar[dict] = {}
+
+    def read_chunk(self, chunk):
+        if chunk not in self.tables:
+            self.tables[chunk] = super().read_chunk(chunk)
+        return self.tables[chunk]
+
+
+def test_a_table_that_user_code_holds_is_never_lent(table):
+    Cached.tables.clear()
+    with loader(table, Cached(BATCH), num_epoch=2) as batches:
+        for batch in batches:
+            assert (batch["x"] == batch["id"]).all()
+            batch["x"][:] = -1
+
+
+def test_views_outlive_the_loader(table):
+    with loader(table) as batches:
+        kept = [batch["x"][7:9] for batch in batches]
+    assert np.concatenate(kept).tolist() == [b * BATCH + i for b in range(N // BATCH) for i in (7, 8)]
+
+
+class Twice(Through):
+    def batch_encode(self, batch):
+        return {"id": batch["id"], "x": batch["x"], "again": batch["x"], "part": batch["id"].reshape(-1, 1)}
+
+
+def test_entries_on_the_same_memory_become_the_receivers_own_each(table):
+    with loader(table, dataset=Twice()) as batches:
+        for batch in batches:
+            batch["x"][:] = -1
+            batch["part"][:] = -1
+            assert (batch["again"] == batch["id"]).all()
