@@ -86,21 +86,30 @@ def write_vectors(
     return found
 
 
+def protocol(*features: str, writer: tuple[str, ...] = ()) -> dict:
+    """Return the protocol of a table that needs reader features, and writer features beside them."""
+    lists = {"readerFeatures": list(features), "writerFeatures": [*features, *writer]}
+    return {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7} | lists}
+
+
 def delete_rows(root: Path | str, deleted: Mapping[str, Iterable[int]], kind: str = "u", folder: str = "") -> None:
     """Commit the deletion of rows by their numbers, whole vectors anew, to a table whose log is commits alone."""
     root = Path(root)
     adds: dict[str, dict] = {}
-    protocol: dict = {}
+    line: dict = {}
     commits = sorted((root / "_delta_log").glob("*.json"))
     for commit in commits:
         for action in map(json.loads, commit.read_text().splitlines()):
-            protocol = action.get("protocol", protocol)
+            line = action.get("protocol", line)
             if "remove" in action:
                 adds.pop(action["remove"]["path"], None)
             if "add" in action:
                 adds[action["add"]["path"]] = action["add"]
     vectors = write_vectors(root, deleted, kind, folder)
-    actions: list[dict] = [{"protocol": _with_feature(protocol)}]
+    mapped = ["columnMapping"] if line["minReaderVersion"] == 2 else []
+    readers, writers = (line.get(f"{side}Features", mapped) for side in ("reader", "writer"))
+    needed = sorted({*readers, "deletionVectors"})
+    actions: list[dict] = [protocol(*needed, writer=tuple(sorted({*writers} - {*needed})))]
     for file, descriptor in vectors.items():
         remove = {
             name: adds[file][name]
@@ -111,11 +120,3 @@ def delete_rows(root: Path | str, deleted: Mapping[str, Iterable[int]], kind: st
         actions.append({"add": adds[file] | {"deletionVector": descriptor, "dataChange": True}})
     text = "".join(f"{json.dumps(action)}\n" for action in actions)
     (root / "_delta_log" / f"{len(commits):020d}.json").write_text(text)
-
-
-def _with_feature(protocol: dict) -> dict:
-    mapped = ["columnMapping"] if protocol["minReaderVersion"] == 2 else []
-    features = {
-        name: sorted({*protocol.get(name, mapped), "deletionVectors"}) for name in ("readerFeatures", "writerFeatures")
-    }
-    return {"minReaderVersion": 3, "minWriterVersion": 7} | features

@@ -93,7 +93,7 @@ class DataParquet:
         self._selection = selection
         self.schema = selection.schema
         """Logical schema of what is read."""
-        self._source = store.open(file.path, size_bytes)
+        self._source = store.open(file.path, size_bytes or None)
         try:
             self._check_size(size_bytes)
             self._file = pq.ParquetFile(

@@ -3,143 +3,15 @@
 import datetime as dt
 import json
 import shutil
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, QueryBuilder, WriterProperties, write_deltalake
 from reading import gather, in_parts, read
-from vectors import delete_rows, write_vectors
+from vectors import delete_rows, protocol, write_vectors
 
 from pyloader_delta.errors import ConfigError, ReadError, TableError
 from pyloader_delta.read.delta import DeltaDataReader
-
-FEATURES = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7}}
-
-
-def protocol(*features: str, writer: tuple[str, ...] = ()) -> dict:
-    lists = {"readerFeatures": list(features), "writerFeatures": [*features, *writer]}
-    return {"protocol": FEATURES["protocol"] | lists}
-
-
-# Deletion vectors ----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def twenty(tmp_path: Path) -> Path:
-    """Two partitions of ten rows in row groups of three; the odd values in the last row group of each are null."""
-    root = tmp_path / "twenty"
-    small = WriterProperties(max_row_group_size=3, write_batch_size=1)
-    for p in ("a b", "é%/="):
-        table = pa.table({"x": range(10), "s": [f"{p}{i}" * 9 for i in range(10)], "p": [p] * 10})
-        write_deltalake(str(root), table, mode="append", partition_by=["p"], writer_properties=small)
-    return root
-
-
-def files_of(root: Path) -> dict[str, str]:
-    """Return partition value → file, as the log spells it."""
-    adds = [
-        action["add"]
-        for commit in sorted((root / "_delta_log").glob("*.json"))
-        for action in map(json.loads, commit.read_text().splitlines())
-        if "add" in action
-    ]
-    return {add["partitionValues"]["p"]: add["path"] for add in adds}
-
-
-DELETED = {"a b": [0, 1, 2, 4, 9], "é%/=": [3, 5, 8]}
-
-
-@pytest.mark.parametrize(("kind", "folder"), [("i", ""), ("u", ""), ("u", "ab"), ("p", "")])
-def test_deleted_rows_are_gone_whatever_the_pieces(twenty, kind, folder):
-    paths = files_of(twenty)
-    delete_rows(twenty, {paths[p]: rows for p, rows in DELETED.items()}, kind, folder)
-    expected = {(p, i) for p, rows in DELETED.items() for i in set(range(10)) - set(rows)}
-    reader = DeltaDataReader()
-    chunks = reader.chunks(str(twenty))
-    assert [len(chunk.rows) for chunk in chunks] == [2, 3, 3, 1, 2, 1]  # a row group without live rows gives none
-    table = gather(reader, chunks)
-    assert table.num_rows == 12
-    assert {(row["p"], row["x"]) for row in table.to_pylist()} == expected
-    assert all(row["s"] == f"{row['p']}{row['x']}" * 9 for row in table.to_pylist())
-    for n_rows in (1, 2):
-        parts = in_parts(chunks, n_rows)
-        assert gather(reader, parts).equals(table)
-        backwards = gather(reader, parts[::-1])
-        assert sorted(map(str, backwards.to_pylist())) == sorted(map(str, table.to_pylist()))
-    oracle = QueryBuilder().register("t", DeltaTable(str(twenty))).execute("select x, s, p from t order by p, x")
-    assert (
-        table.sort_by([("p", "ascending"), ("x", "ascending")]).to_pylist() == pa.table(oracle.read_all()).to_pylist()
-    )
-
-
-@pytest.mark.filterwarnings("ignore:VACUUM may delete")
-def test_a_later_vector_replaces_an_earlier_one(twenty):
-    path = files_of(twenty)["a b"]
-    delete_rows(twenty, {path: [1]})
-    delete_rows(twenty, {path: [1, 2]}, "i")
-    assert read(twenty).num_rows == 18
-    assert [read(twenty, version=v).num_rows for v in (1, 2)] == [20, 19]
-
-
-def test_a_file_all_of_whose_rows_are_deleted_gives_no_chunk(twenty):
-    delete_rows(twenty, {files_of(twenty)["a b"]: range(10)})
-    assert {chunk.partition_values for chunk in DeltaDataReader().chunks(str(twenty))} == {(("p", "é%/="),)}
-
-
-def test_columns_that_no_file_holds_have_as_many_rows_as_are_left(twenty):
-    delete_rows(twenty, {files_of(twenty)["a b"]: DELETED["a b"]})
-    assert read(twenty, columns=["p"])["p"].value_counts().to_pylist() == [
-        {"values": "a b", "counts": 5},
-        {"values": "é%/=", "counts": 10},
-    ]
-
-
-def test_a_vector_lost_or_exchanged_later_is_named(twenty):
-    paths = files_of(twenty)
-    delete_rows(twenty, {paths["a b"]: [0]})
-    reader = DeltaDataReader()
-    chunks = reader.chunks(str(twenty))
-    (vector,) = twenty.glob("*.bin")
-    content = vector.read_bytes()
-    vector.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    with pytest.raises(
-        ReadError, match=r"the deletion vector of .*a%20b.* version 2 cannot be read .*checksum is wrong"
-    ):
-        reader.read_chunk(chunks[0])
-    vector.unlink()
-    with pytest.raises(ReadError, match=r"the deletion vector of .*\.parquet at version 2 is missing"):
-        reader.read_chunk(chunks[0])
-    assert gather(reader, chunks[-3:]).num_rows == 7  # of the other file
-
-
-def test_a_vector_that_contradicts_the_counts_is_refused_at_the_start(hand):
-    table = hand.table()
-    file = table.data("f", {"x": [1, 2, 3]})
-    (descriptor,) = write_vectors(table.path, {"f": [0, 5]}).values()
-    file["add"] |= {"deletionVector": descriptor, "stats": None}
-    table.commit(0, protocol("deletionVectors"), hand.metadata(), file)
-    reader = DeltaDataReader()
-    (chunk,) = reader.chunks(str(table))
-    with pytest.raises(ReadError, match="it deletes row 5 of a file with 3 rows"):
-        reader.read_chunk(chunk)
-    file["add"]["deletionVector"]["cardinality"] = 4
-    table.commit(0, protocol("deletionVectors"), hand.metadata(), file)
-    with pytest.raises(ReadError, match="has 3 rows, but the log deletes 4 of them"):
-        DeltaDataReader().chunks(str(table))
-
-
-@pytest.mark.parametrize("stated", [2, 4])
-def test_a_log_that_counts_other_rows_than_the_file_has_is_refused(hand, stated):
-    table = hand.table()
-    file = table.data("f", {"x": [1, 2, 3]})
-    (descriptor,) = write_vectors(table.path, {"f": [1]}, "i").values()
-    file["add"] |= {"deletionVector": descriptor, "stats": json.dumps({"numRecords": stated})}
-    table.commit(0, protocol("deletionVectors"), hand.metadata(), file)
-    with pytest.raises(ReadError, match=f"/f of version 0 has 3 rows, but the log says {stated}"):
-        DeltaDataReader().chunks(str(table))
-
 
 # Mapped columns ------------------------------------------------------------------------------------------------------
 
