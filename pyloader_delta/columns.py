@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from pyloader_delta.arrays import NUMBERS, leaf, leaf_dtype, list_parts, objects
 from pyloader_delta.errors import ContractError, ValueTypeError
 from pyloader_delta.values import TENSOR
 
@@ -18,11 +19,6 @@ KIND = b"pyloader_delta"
 """Key of a field's metadata: how its Arrow values stand for Python or NumPy ones (see `column_kind`)."""
 FILES = b"pyloader_delta.files"
 """Key of a block's metadata: JSON list of [path, rows] of the chunks that it holds, in order."""
-
-
-NUMBERS = {kind.id: np.dtype(str(kind).replace("halffloat", "float16")) for kind in (
-    pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64(), pa.float16(),
-)} | {pa.float32().id: np.dtype(np.float32), pa.float64().id: np.dtype(np.float64)}  # fmt: skip
 
 
 def column_kind(field: pa.Field) -> dict[str, Any] | None:
@@ -149,13 +145,12 @@ def as_numpy(values: Any, field: pa.Field) -> NDArray[Any]:
             f"column {field.name!r} has {values.null_count or len(values)} nulls in {len(values)} rows, which a NumPy "
             "array cannot hold: set input_format = 'arrow' (or 'python') and fill them in batch_encode"
         )
-    if pa.types.is_boolean(kind) or pa.types.is_temporal(kind):
-        found: NDArray[Any] = np.array(values.to_numpy(zero_copy_only=False))
-        return found
-    if pa.types.is_fixed_size_list(kind) and pa.types.is_primitive(kind.value_type) and not values.flatten().null_count:
-        flat: NDArray[Any] = np.array(values.flatten().to_numpy(zero_copy_only=False))
-        return flat.reshape(len(values), kind.list_size)
-    return _objects(values)
+    dtype = leaf_dtype(kind, times=True)
+    if dtype is not None:
+        return _private(leaf(values, dtype))
+    if pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _rows_of_lists(values)
+    return objects(values.to_pylist())
 
 
 def as_arrow(values: Any, field: pa.Field) -> pa.Array:
@@ -239,23 +234,20 @@ def _arrow_part(part: Any) -> pa.Array:
     )
 
 
-def _objects(values: pa.Array) -> NDArray[Any]:
-    found = np.empty(len(values), dtype=object)
-    if (pa.types.is_list(values.type) or pa.types.is_large_list(values.type)) and _numbers(values.type.value_type):
-        flat = values.flatten()
-        if not flat.null_count:
-            numbers = flat.to_numpy(zero_copy_only=True).copy()
-            bounds = np.cumsum(np.concatenate(([0], values.value_lengths().to_numpy(zero_copy_only=False)))).tolist()
-            for i in range(len(values)):
-                found[i] = numbers[bounds[i] : bounds[i + 1]]
-            return found
-    for i, value in enumerate(values.to_pylist()):
-        found[i] = value
-    return found
+def _rows_of_lists(values: pa.Array) -> NDArray[Any]:
+    """Return lists of one fixed length as a second axis, others as an object array of arrays."""
+    elements, lengths = list_parts(values)
+    dtype = leaf_dtype(elements.type, times=True)
+    if dtype is None or elements.null_count or not len(values):
+        return objects(values.to_pylist())
+    flat = _private(leaf(elements, dtype))
+    if pa.types.is_fixed_size_list(values.type):
+        return flat.reshape(len(values), values.type.list_size)
+    return objects(np.split(flat, np.cumsum(lengths[:-1])))
 
 
-def _numbers(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+def _private(array: NDArray[Any]) -> NDArray[Any]:
+    return array if array.flags.writeable else array.copy()
 
 
 def from_arrow(values: Any, name: str) -> NDArray[Any]:

@@ -10,6 +10,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 NAMES = [str(path.relative_to(PACKAGE)) for path in MODULES]
 
 SHARED = {
+    "arrays",
     "values",
     "errors",
     "stats",
@@ -20,7 +21,16 @@ SHARED = {
     "memory",
 }  # the ground: types, pure functions, no I/O
 STAGES = {"delta", "plan", "read", "encode", "collate", "engine"}
-WIRING = {"loader", "options", "budget", "stages"}  # what alone knows several stages
+WIRING = {
+    "loader",
+    "facade",
+    "oneline",
+    "options",
+    "budget",
+    "stages",
+    "outputs",
+    "preview",
+}  # what alone knows several stages
 UPPER = {"cli", "compat", "adapters", "testing"}
 MAY_IMPORT = dict.fromkeys(SHARED, SHARED) | {stage: SHARED | {stage} for stage in STAGES}
 MAY_IMPORT["read"] = MAY_IMPORT["read"] | {"delta"}  # the Delta reader is a reader
@@ -28,12 +38,14 @@ ROUTE = {1: "plan", 2: "read", 3: "encode", 4: "collate"}
 
 HOMES = {
     "deltalake": {"delta", "cli"},
-    "pyarrow": {"delta", "plan", "read", "encode", "collate", "engine", "values", "columns", "stages"},
+    "obstore": {"delta"},
+    "boto3": {"delta"},
+    "pyarrow": {"delta", "plan", "read", "encode", "collate", "engine", "values", "arrays", "columns", "stages"},
     "torch": {"compat"},  # and any module named torch.py
     "tensorflow": {"compat"},
     "multiprocessing": {"engine"},
     "subprocess": {"engine"},
-    "threading": {"engine"},
+    "threading": {"engine", "delta"},  # there, to leave a call of a user's filesystem that never ends
     "socket": {"engine"},
 }
 

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from pyloader_delta import arrays
 from pyloader_delta.columns import tensor_shape
-from pyloader_delta.encode import arrays
 from pyloader_delta.encode.casts import called, cast, constant, stacked
 from pyloader_delta.encode.images import decode_images
 from pyloader_delta.encode.spec import FieldSpec, Framework
