@@ -308,7 +308,7 @@ class DataLoader(Generic[T_co]):
 
     def _executor(self) -> Executor:
         options = self._options
-        stages = Stages(self.datareader, self.dataset, self.datacollator, seed=options.random_seed, group=self._group)
+        stages = Stages(self.datareader, self.dataset, self.datacollator, seed=options.random_seed)
         if options.workers == "inline":
             return InlineExecutor(stages)
         if options.workers == "process":
