@@ -32,6 +32,7 @@ from pyloader_delta.loader import DataLoader
 from pyloader_delta.read.base import DataReader
 from pyloader_delta.read.delta import DeltaDataReader
 from pyloader_delta.read.jsonl import JsonLineDataReader
+from pyloader_delta.read.parquet import ParquetDataReader
 from pyloader_delta.values import Chunk, DataFile, Snapshot
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ __all__ = [
     "LoaderError",
     "LoaderTimeout",
     "NumpyDataCollator",
+    "ParquetDataReader",
     "ReadError",
     "Snapshot",
     "StageError",

@@ -24,6 +24,7 @@ PUBLIC = (
     "LoaderError",
     "LoaderTimeout",
     "NumpyDataCollator",
+    "ParquetDataReader",
     "ReadError",
     "Snapshot",
     "StageError",

@@ -97,7 +97,7 @@ class DataReader(Generic[T_co]):
             ReadError: A folder cannot be listed, or a name leads nowhere (a broken link).
             TableError: The folder is a Delta table, whose files must not be read without its log.
         """
-        chunks = [self._file_chunk(path) for path in _chunk_files(root)]
+        chunks = [self._file_chunk(path) for path in chunk_files(root)]
         if not chunks:
             raise ConfigError(
                 f"root_dir {root!r} holds no chunk file (names that begin with '_' or '.', and *.crc, do not count)"
@@ -227,7 +227,7 @@ def samples(value: Any, *, place: str) -> Samples:
     return dict(value), int(stated)
 
 
-def _chunk_files(root: str) -> Iterator[str]:
+def chunk_files(root: str) -> Iterator[str]:
     """Yield the absolute paths of the chunk files below a folder, sorted."""
     root = table_path(root) if root[:5].lower() == "file:" else root
     if os.path.isfile(root):
