@@ -21,7 +21,7 @@ setup(
     python_requires=">=3.11",
     packages=find_packages(include=["pyloader_delta", "pyloader_delta.*"]),
     package_data={"pyloader_delta": ["py.typed"]},
-    install_requires=["numpy>=1.26", "pyarrow>=18", "deltalake>=1.0", "cloudpickle>=3.0"],
+    install_requires=["numpy>=1.26", "pyarrow>=18", "deltalake>=1.0", "obstore>=0.12", "cloudpickle>=3.0"],
     extras_require={
         "torch": _TORCH,
         "tensorflow": _TENSORFLOW,

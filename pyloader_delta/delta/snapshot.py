@@ -18,7 +18,8 @@ from pyloader_delta.delta.protocol import check_protocol
 from pyloader_delta.delta.replay import LOG, replay
 from pyloader_delta.delta.retention import retention, risk
 from pyloader_delta.delta.schema import arrow_schema, mapping_mode, row_id_field, table_fields
-from pyloader_delta.delta.store import Store
+from pyloader_delta.delta.store import Store, table_root
+from pyloader_delta.delta.stores.settings import StoreSettings
 from pyloader_delta.errors import TableError
 from pyloader_delta.values import Snapshot, TableField
 
@@ -30,20 +31,23 @@ def is_table(path: str) -> bool:
     return os.path.isdir(os.path.join(table_path(path), LOG))
 
 
-def load_snapshot(uri: str, version: int | None = None, *, time_ms: int | None = None) -> Snapshot:
+def load_snapshot(
+    uri: str, version: int | None = None, *, time_ms: int | None = None, settings: StoreSettings | None = None
+) -> Snapshot:
     """Return the state of a table at one version.
 
     Args:
-        uri: Local path or `file:` URI of the table's folder.
+        uri: Path or URI of the table's folder.
         version: The version wanted, >= 0; None for the latest.
         time_ms: Milliseconds since 1970 UTC: the newest version that was there then. Not beside `version`.
+        settings: How the table's store is reached.
 
     Raises:
-        ConfigError: The time lies in the future.
+        ConfigError: The time lies in the future, or the settings are wrong.
         TableError: There is no such table or version, its log is broken, or it needs a reader feature that is not
             supported; the text names it.
     """
-    return TableLog(Store(table_path(uri))).snapshot(version, time_ms=time_ms)
+    return TableLog(Store(table_root(uri, settings), settings)).snapshot(version, time_ms=time_ms)
 
 
 class TableLog:
@@ -73,7 +77,7 @@ class TableLog:
         fields = table_fields(state.metadata["schemaString"], mapping_mode(configuration))
         partition_columns = _partition_columns(store.root, state.metadata, fields)
         files = live_files(store, state, partition_columns)
-        _refuse_other_stores(store.root, files.table.column("path"))
+        _check_stores(store, files.table.column("path"))
         return Snapshot(
             uri=store.root,
             table_id=str(state.metadata.get("id") or ""),
@@ -115,7 +119,9 @@ def _list(store: Store) -> Listing:
     try:
         return Listing(store.list(LOG))
     except (FileNotFoundError, NotADirectoryError) as error:
-        if os.path.isdir(store.root):
+        if not store.local:
+            text = f"there is no table at {store.root}: {error}; is the path right?"
+        elif os.path.isdir(store.root):
             text = f"{store.root} is no Delta table: it has no folder {LOG}; give the table's own folder"
         else:
             text = f"there is no table at {store.root}: the folder does not exist; is the path right?"
@@ -139,14 +145,11 @@ def _partition_columns(
     return found
 
 
-def _refuse_other_stores(root: str, paths: pa.ChunkedArray) -> None:
-    foreign = pc.match_substring_regex(paths, pattern=_URI)
-    if pc.any(foreign).as_py():
-        path = paths.filter(foreign)[0].as_py()
-        raise TableError(
-            f"{root} has a file at {path.split('://')[0]}://, which is not supported yet: {path}; "
-            "copy the table into one place"
-        )
+def _check_stores(store: Store, paths: pa.ChunkedArray) -> None:
+    """Refuse files in places that the table's store does not reach."""
+    elsewhere = paths.filter(pc.match_substring_regex(paths, pattern=_URI))
+    for path in pc.unique(pc.replace_substring_regex(elsewhere, "^([^:]*://[^/]*).*", "\\1/")).to_pylist():
+        store.check(path)
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:

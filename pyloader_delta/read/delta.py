@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import warnings
 import zoneinfo
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NoReturn
 
 from pyloader_delta.delta import TableLog, load_snapshot, moment_ms
-from pyloader_delta.delta.paths import table_path
 from pyloader_delta.delta.store import Store
 from pyloader_delta.errors import ConfigError, TableError
 from pyloader_delta.read.base import T_co, whole_number
@@ -41,6 +40,10 @@ class DeltaDataReader(TableReader[T_co]):
             writes them in the zone of its session, others in UTC.
         page_checksums: Verify the checksums of Parquet pages, where the files have them; costs about a sixth of
             reading, and finds damage on the way that nothing else would.
+        storage_options: How an object store is reached, under delta-rs's names, beside the usual environment.
+        filesystem: A pyarrow or fsspec filesystem to read from, in place of our own clients.
+        stall_timeout: Seconds without any progress of a store, > 0, after which reading fails; until then requests are
+            repeated.
     """
 
     version: int | None = None
@@ -60,6 +63,9 @@ class DeltaDataReader(TableReader[T_co]):
         exact_length: bool | None = None,
         partition_timezone: str | None = None,
         page_checksums: bool | None = None,
+        storage_options: Mapping[str, object] | None = None,
+        filesystem: Any = None,
+        stall_timeout: float | None = None,
     ) -> None:
         super().__init__(
             batch_size,
@@ -72,6 +78,9 @@ class DeltaDataReader(TableReader[T_co]):
             exact_length=exact_length,
             partition_timezone=partition_timezone,
             page_checksums=page_checksums,
+            storage_options=storage_options,
+            filesystem=filesystem,
+            stall_timeout=stall_timeout,
         )
 
     @Computed
@@ -97,10 +106,11 @@ class DeltaDataReader(TableReader[T_co]):
         """
         if not isinstance(root, str | os.PathLike):
             raise ConfigError(f"root_dir must be the path or URI of a table, got {root!r}")
-        root = table_path(os.fspath(root))
-        request, store = (root, *self._moment()), Store(root)
+        store = self._store(os.fspath(root))
+        version, time_ms = self._moment()
+        request = store.root, version, time_ms, store.settings
         same = self._pin is not None and self._pin.request == request
-        snapshot = (self._known_snapshot() if same else None) or _load(store, *request[1:])
+        snapshot = (self._known_snapshot() if same else None) or _load(store, version, time_ms)
         return self._listed(request, store, snapshot, self._timezone())
 
     def read_file(self, path: str) -> NoReturn:
@@ -113,7 +123,7 @@ class DeltaDataReader(TableReader[T_co]):
     def _known_snapshot(self) -> Snapshot | None:
         pin = self._pin
         if pin is not None and pin.snapshot is None:
-            snapshot = load_snapshot(pin.request[0], pin.version)
+            snapshot = load_snapshot(pin.request[0], pin.version, settings=pin.request[3])
             if snapshot.table_id != pin.table_id:
                 raise TableError(f"{snapshot.uri} is now another table than when its chunks were listed")
             pin.snapshot = snapshot

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
@@ -12,7 +12,8 @@ from pyloader_delta.delta.files import OpenFiles
 from pyloader_delta.delta.filters.explain import Explanation
 from pyloader_delta.delta.filters.rows import row_filter
 from pyloader_delta.delta.selection import Selection, selected
-from pyloader_delta.delta.store import Store
+from pyloader_delta.delta.store import Store, table_root
+from pyloader_delta.delta.stores.settings import StoreSettings
 from pyloader_delta.errors import ConfigError
 from pyloader_delta.read.base import DataReader, T_co
 from pyloader_delta.values import Chunk, Snapshot
@@ -38,6 +39,9 @@ class TableReader(DataReader[T_co]):
     filter: Any = None
     exact_length: bool = True
     page_checksums: bool = False
+    storage_options: Mapping[str, object] | None = None
+    filesystem: Any = None
+    stall_timeout: float = 60.0
     length_advice = "set exact_length=True"
 
     _pin: Pin | None = None
@@ -92,6 +96,11 @@ class TableReader(DataReader[T_co]):
         """Close files and cursors; a later `read_chunk` opens them again."""
         if self._pin is not None:
             self._pin.files.close()
+
+    def _store(self, root: str) -> Store:
+        """Return the store of a path or URI, reached as the reader's settings say."""
+        settings = StoreSettings(self.storage_options, self.filesystem, self.stall_timeout)
+        return Store(table_root(root, settings), settings)
 
     def _listed(self, request: tuple[Any, ...], store: Store, snapshot: Snapshot, timezone: str) -> list[Chunk]:
         """Return the chunks of a snapshot, which is pinned.

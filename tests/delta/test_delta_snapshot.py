@@ -294,12 +294,12 @@ def test_a_table_without_metadata_or_protocol_is_refused(hand):
         live(other)
 
 
-def test_a_live_file_on_another_store_is_refused_and_a_removed_one_is_not(hand):
+def test_a_live_file_in_a_place_that_is_not_reached_is_refused_and_a_removed_one_is_not(hand):
     table = hand.table()
-    table.commit(0, hand.protocol, hand.metadata(), hand.add("s3://bucket/a"), hand.add("b"))
-    table.commit(1, hand.remove("s3://bucket/a"))
+    table.commit(0, hand.protocol, hand.metadata(), hand.add("hdfs://host/a"), hand.add("b"))
+    table.commit(1, hand.remove("hdfs://host/a"))
     assert live(table, 1) == ["b"]
-    with pytest.raises(TableError, match="a file at s3://, which is not supported yet: s3://bucket/a"):
+    with pytest.raises(TableError, match="has files at hdfs://host, which its store does not reach"):
         live(table, 0)
 
 

@@ -1,0 +1,1 @@
+"""How bytes come from object stores and other filesystems: options, clients, retries, files read in ranges."""
