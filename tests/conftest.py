@@ -86,6 +86,14 @@ def leak_guard(request: pytest.FixtureRequest) -> Iterator[None]:
         pytest.fail("left behind: " + "; ".join(left), pytrace=False)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def cache_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep counts of rows out of the user's own cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 EXECUTORS: dict[str, dict[str, Any]] = {
     "inline": {"num_workers": 0},
     "threads": {"num_workers": 2, "workers": "thread"},
