@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyloader_delta.collate.base import DataCollator
 from pyloader_delta.collate.numpy import NumpyDataCollator
 from pyloader_delta.encode.base import Dataset
+from pyloader_delta.encode.fields import FieldSpec
 from pyloader_delta.encode.text import TextDataset
 from pyloader_delta.errors import (
     BudgetError,
@@ -51,6 +52,7 @@ __all__ = [
     "DataReader",
     "Dataset",
     "DeltaDataReader",
+    "FieldSpec",
     "IncompleteEpochError",
     "JsonLineDataReader",
     "LoaderError",

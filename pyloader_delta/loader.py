@@ -6,7 +6,7 @@ import atexit
 import copy
 import os
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain, count, islice
 from typing import Any, Generic, TypeVar
@@ -21,6 +21,7 @@ from pyloader_delta.engine.processes import ProcessExecutor
 from pyloader_delta.engine.region import learn_schema
 from pyloader_delta.engine.scheduler import Scheduler
 from pyloader_delta.errors import ConfigError
+from pyloader_delta.facade import Facade
 from pyloader_delta.options import check_parts, check_root, group_size, make_options
 from pyloader_delta.passes import BatchIterator, Pass
 from pyloader_delta.plan.epoch import Order, plan_epoch, split, total_rows
@@ -35,7 +36,7 @@ T_co = TypeVar("T_co", covariant=True)
 _open_loaders: weakref.WeakSet[DataLoader[Any]] = weakref.WeakSet()
 
 
-class DataLoader(Generic[T_co]):
+class DataLoader(Facade, Generic[T_co]):
     """Streams a Delta table, or a folder of chunk files, that is larger than memory as batches for training.
 
     A re-iterable: one `iter()` yields `num_epoch` epochs, the next goes on with the next epoch. The sequence of batches
@@ -54,8 +55,8 @@ class DataLoader(Generic[T_co]):
         random_seed: Seed of that permutation, and of `rng` in dataset and collator; any int, 0 included.
         num_workers: Workers, >= 0; 0 does all in the caller's thread. None: the CPUs this process may use, divided by
             LOCAL_WORLD_SIZE.
-        workers: "process", "thread", or "auto": processes if `input_format` is "python" or `read_file` or `read_chunk`
-            is the user's own, else threads.
+        workers: "process", "thread", or "auto": processes if `input_format` is "python", `read_file` or `read_chunk` is
+            the user's own, or a `FieldSpec` has a `transform`; else threads.
         shuffle_window: How much is mixed together where the reader shuffles: decoded bytes as text ("128MiB"), rows as
             an int, or "chunk". Part of the order.
         memory_budget: Bytes that decoded chunks, batches and what workers hold may take, as an int or text. None: a
@@ -130,18 +131,24 @@ class DataLoader(Generic[T_co]):
         """Return an iterator over the next `num_epoch` epochs; an older iterator ends."""
         return self._iterate(self)
 
-    def _iterate(self, keep: DataLoader[Any] | None) -> BatchIterator:
+    def iterate_with(self, finalize: Callable[[Any], Any]) -> BatchIterator:
+        """Return what `iter()` returns, with another last step in the place of the collator's `finalize`."""
+        return self._iterate(self, finalize)
+
+    def _iterate(self, keep: DataLoader[Any] | None, finalize: Callable[[Any], Any] | None = None) -> BatchIterator:
         if self._closed:
             raise RuntimeError("this DataLoader is closed")
         engine = self._running_engine()
         older = self._iterator() if self._iterator is not None else None
         if older is not None:
             older.replace()
+        finalize = finalize or partial(finalized, self.datacollator)
         live, replay = self._pass, None
         if live is not None and self._set_epoch is None and not (older is not None and older.waits):
             replay = live.peeked()
         if live is None or replay is None:
-            live, replay = self._begin(engine, live), []
+            live, replay = self._begin(engine, live, finalize), []
+        live.finalize = finalize
         iterator = BatchIterator(live, replay, engine, keep)
         self._iterator = weakref.ref(iterator)
         self._hidden = None
@@ -257,7 +264,7 @@ class DataLoader(Generic[T_co]):
 
     # Inside ---------------------------------------------------------------------------------------------------------
 
-    def _begin(self, engine: Engine, older: Pass | None) -> Pass:
+    def _begin(self, engine: Engine, older: Pass | None, finalize: Callable[[Any], Any]) -> Pass:
         options = self._options
         if self._set_epoch is not None:
             self._next_epoch, self._set_epoch = self._set_epoch, None
@@ -277,7 +284,6 @@ class DataLoader(Generic[T_co]):
             drop_last=options.drop_last, group=self._group, strict_types=self.dataset.input_format != "python",
             missing_as_none=self.datareader.missing_as_none,
         )  # fmt: skip
-        finalize = partial(finalized, self.datacollator)
         self._pass = Pass(engine, scheduler, first, finalize, self._n_rows, self._stats, self._nothing())
         return self._pass
 
@@ -306,9 +312,13 @@ class DataLoader(Generic[T_co]):
         _open_loaders.add(self)
         return engine
 
+    def _stages(self) -> Stages:
+        seed = self._options.random_seed
+        return Stages(self.datareader, self.dataset, self.datacollator, seed=seed)
+
     def _executor(self) -> Executor:
         options = self._options
-        stages = Stages(self.datareader, self.dataset, self.datacollator, seed=options.random_seed)
+        stages = self._stages()
         if options.workers == "inline":
             return InlineExecutor(stages)
         if options.workers == "process":

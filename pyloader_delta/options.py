@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 import os
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pyloader_delta.collate.base import DataCollator
-from pyloader_delta.encode.base import Dataset
+from pyloader_delta.encode.base import Dataset, InputFormat
 from pyloader_delta.errors import ConfigError
 from pyloader_delta.memory import parse_bytes, usable_cpus
 from pyloader_delta.read.base import DataReader
@@ -58,7 +58,7 @@ def check_parts(datareader: Any, dataset: Any, datacollator: Any) -> None:
         raise ConfigError(f"{type(datareader).__name__} must define read_file(self, path)")
     if type(dataset).batch_encode is Dataset.batch_encode:
         raise ConfigError(f"{type(dataset).__name__} must define batch_encode(self, batch_data)")
-    if dataset.input_format not in ("python", "numpy", "arrow"):
+    if dataset.input_format not in get_args(InputFormat):
         raise ConfigError(
             f"{type(dataset).__name__}.input_format must be 'python', 'numpy' or 'arrow', got {dataset.input_format!r}"
         )
@@ -164,7 +164,8 @@ def _kind(workers: str, datareader: DataReader[Any], dataset: Dataset[Any]) -> W
         if kind.__module__.partition(".")[0] != "pyloader_delta"
         for name in ("read_file", "read_chunk")
     )
-    return "process" if own or dataset.input_format == "python" else "thread"
+    python = dataset.input_format == "python" or getattr(dataset, "runs_python", False)
+    return "process" if own or python else "thread"
 
 
 def _check_takes_one(method: Any, argument: str) -> None:

@@ -26,7 +26,7 @@ class Pass:
         engine: Carries it out.
         scheduler: Its tasks.
         first_epoch: 0-based epoch that it begins with.
-        finalize: Turns a worker's batch into what the training loop gets.
+        finalize: Turns a worker's batch into what the training loop gets; may be set anew for a newer iterator.
         planned_rows: Rows of an epoch; None where unknown before reading.
         stats: Counts what is delivered.
         nothing: What to warn of if the pass ends without a batch.
@@ -47,7 +47,8 @@ class Pass:
         self.delivered = 0
         """Batches delivered in this pass."""
         self.number = engine.begin(scheduler)
-        self._engine, self._finalize, self._stats = engine, finalize, stats
+        self.finalize = finalize
+        self._engine, self._stats = engine, stats
         self._planned_rows, self._nothing, self._pid = planned_rows, nothing, os.getpid()
         self._replay: list[Any] = []
         self._run: Run | None = None
@@ -65,10 +66,6 @@ class Pass:
         if self.finished or self.at_epoch_end or self.delivered > PEEK:
             return None
         return [private_copy(batch) for batch in self._replay]
-
-    def finalized(self, batch: Any) -> Any:
-        """Return what the training loop gets of a worker's batch."""
-        return self._finalize(batch)
 
     def next(self) -> Any:
         """Return the next batch.
@@ -104,7 +101,7 @@ class Pass:
 
     def _finalize_at(self, batch: Any, task: RunTask) -> Any:
         try:
-            return self._finalize(batch)
+            return self.finalize(batch)
         except BaseException as error:
             first = task.first_row + sum(task.batch_rows[: self._in_run - 1])
             last = first + task.batch_rows[self._in_run - 1] - 1
@@ -176,7 +173,7 @@ class BatchIterator(Iterator[Any]):
         if self._pass.cut_off:
             raise RuntimeError("this DataLoader is closed")
         if self._replay:
-            return self._pass.finalized(self._replay.pop(0))
+            return self._pass.finalize(self._replay.pop(0))
         if self._pass.finished:
             raise StopIteration
         self.waits = True

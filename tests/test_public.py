@@ -19,6 +19,7 @@ PUBLIC = (
     "DataReader",
     "Dataset",
     "DeltaDataReader",
+    "FieldSpec",
     "IncompleteEpochError",
     "JsonLineDataReader",
     "LoaderError",

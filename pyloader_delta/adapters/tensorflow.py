@@ -1,0 +1,203 @@
+"""`to_tf`: a loader as a tf.data.Dataset. Small batches cross to TensorFlow many at a time and are cut there again."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyloader_delta.adapters.slabs import aligned_array, slabs
+from pyloader_delta.collate.rows import Kinds, finished
+from pyloader_delta.collate.tensorflow import TFDataCollator, _ragged
+from pyloader_delta.errors import ConfigError
+from pyloader_delta.outputs import Output, map_leaves
+from pyloader_delta.passes import PEEK
+from pyloader_delta.ragged import RaggedBatch, texts
+from pyloader_delta.stages import finalized
+
+if TYPE_CHECKING:
+    from pyloader_delta.loader import DataLoader
+
+_AHEAD = 2  # batches that TensorFlow takes ahead, once an iterator is no peek any more
+_ALONE = PEEK + 1  # batches that are taken only when asked for
+
+
+def to_tf(loader: DataLoader[Any], label: Any, weight: Any, signature: Any) -> Any:
+    """Return a tf.data.Dataset of the loader's batches; see `DataLoader.to_tf`."""
+    import tensorflow as tf
+
+    arrange = _Arrange(label, weight)
+    checked = signature is None
+    if checked:
+        signature = arrange(map_leaves(_spec, _named(loader.schema.tree)))
+    feed = _Feed(loader, arrange, signature if checked else None)
+
+    def batches(number: Any) -> Any:
+        head = tf.data.Dataset.from_generator(feed.head, args=(number,), output_signature=signature)
+        tail = tf.data.Dataset.from_generator(feed.tail, args=(number,), output_signature=signature)
+        return head.concatenate(_cut(tail, loader.batch_size, signature).prefetch(_AHEAD))
+
+    # Each iteration has a number of its own, under which its head and its tail find the same pass.
+    number = tf.data.Dataset.from_tensors(0).map(lambda _: tf.numpy_function(feed.begin, [], tf.int64))
+    dataset = number.flat_map(batches)
+    try:
+        return dataset.apply(tf.data.experimental.assert_cardinality(len(loader)))
+    except TypeError:
+        if loader.num_epoch is not None:
+            return dataset  # known only at the end
+        return dataset.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
+
+
+class _Arrange:
+    """Turns a batch into what Keras takes: x, (x, y) or (x, y, weight)."""
+
+    def __init__(self, label: Any, weight: Any) -> None:
+        if weight is not None and label is None:
+            raise ConfigError("to_tf: weight is of use only beside label: Keras takes (x, y, weight)")
+        if weight is not None and not isinstance(weight, str):
+            raise ConfigError(f"to_tf: weight must be the name of an output, got {weight!r}")
+        self._labels = [label] if isinstance(label, str) else None if label is None else list(label)
+        self._one, self._weight = isinstance(label, str), weight
+
+    def __call__(self, batch: Any) -> Any:
+        if self._labels is None:
+            return batch
+        if not isinstance(batch, dict):
+            raise ConfigError(f"to_tf: label names an entry of a batch, but batches are a {type(batch).__name__}")
+        names = [*self._labels, *([] if self._weight is None else [self._weight])]
+        for name in names:
+            if name not in batch:
+                raise ConfigError(f"to_tf: there is no output {name!r}; there are {', '.join(map(repr, batch))}")
+        x = {name: value for name, value in batch.items() if name not in names}
+        if not x:
+            raise ConfigError("to_tf: label and weight leave no output for x")
+        y = batch[self._labels[0]] if self._one else {name: batch[name] for name in self._labels}
+        found = (next(iter(x.values())) if len(x) == 1 else x, y)
+        return found if self._weight is None else (*found, batch[self._weight])
+
+
+class _Feed:
+    """The passes that TensorFlow's iterators draw from, by number."""
+
+    def __init__(self, loader: DataLoader[Any], arrange: _Arrange, signature: Any) -> None:
+        self._loader, self._arrange, self._signature = loader, arrange, signature
+        self._numbers = itertools.count()
+        self._passes: dict[int, Iterator[Any]] = {}
+
+    def begin(self) -> Any:
+        return np.int64(next(self._numbers))
+
+    def head(self, number: Any) -> Iterator[Any]:
+        """Yield the first batches one by one: an iterator dropped among them may have been a peek."""
+        with _Told():
+            self._passes[int(number)] = batches = self._loader.iterate_with(_finalize(self._loader.datacollator))
+        over = False
+        try:
+            for _ in range(_ALONE):
+                with _Told():
+                    batch = next(batches, None)
+                if batch is None:
+                    return
+                yield self._given(batch)
+            over = True
+        finally:
+            del batches
+            if not over:
+                del self._passes[int(number)]
+
+    def tail(self, number: Any) -> Iterator[Any]:
+        """Yield all other batches, small ones of one shape joined."""
+        batches = self._passes.pop(int(number), None)
+        if batches is None:  # the head had all
+            return
+        joined = slabs(batches, self._loader.batch_size)
+        del batches
+        while True:
+            with _Told():
+                batch = next(joined, None)
+            if batch is None:
+                return
+            yield self._given(batch)
+
+    def _given(self, batch: Any) -> Any:
+        batch = self._arrange(_named(batch))
+        if self._signature is None:
+            return map_leaves(aligned_array, batch)
+        return map_leaves(_checked, batch, self._signature)
+
+
+def _finalize(collator: Any) -> Callable[[Any], Any]:
+    """Return the last step of a batch: the collator's own, or the ready-made one without tensors of plain arrays."""
+    if type(collator).finalize is TFDataCollator.finalize:
+        return partial(finished, kinds=Kinds(array=None, jagged=_ragged, text=_text))
+    return partial(finalized, collator)
+
+
+def _text(batch: RaggedBatch) -> NDArray[Any]:
+    return np.array(texts(batch._replace(form="bytes")), dtype=object)
+
+
+class _Told:
+    """Puts an error's type and notes into its text: TensorFlow hands on no more than that."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, Exception):
+            notes = getattr(error, "__notes__", [])
+            raise RuntimeError("\n".join([f"{type(error).__name__}: {error}", *notes])) from error
+
+
+def _named(batch: Any) -> Any:
+    """Return a batch as tf.data takes it: dicts and tuples, no lists."""
+    return map_leaves(lambda value: value, batch)
+
+
+def _cut(dataset: Any, n_rows: int, signature: Any) -> Any:
+    """Return a dataset of joined batches as one of batches; an epoch's last one stays short."""
+    import tensorflow as tf
+
+    if not all(isinstance(s, tf.TensorSpec) and s.shape.rank for s in tf.nest.flatten(signature)):
+        return dataset
+    if isinstance(signature, tuple):
+        return dataset.flat_map(lambda *batch: tf.data.Dataset.from_tensors(batch).rebatch(n_rows))
+    return dataset.flat_map(lambda batch: tf.data.Dataset.from_tensors(batch).rebatch(n_rows))
+
+
+def _spec(output: Output) -> Any:
+    import tensorflow as tf
+
+    if output.kind == "ragged":
+        assert output.shape is not None
+        return tf.RaggedTensorSpec(output.shape, _dtype(output), ragged_rank=len(output.shape) - 1)
+    return tf.TensorSpec(output.shape, _dtype(output))
+
+
+def _dtype(output: Output) -> Any:
+    import tensorflow as tf
+
+    text = output.dtype in ("str", "bytes")
+    if output.kind in ("numpy", "tensorflow", "ragged") or (output.kind == "list" and text):
+        try:
+            return tf.string if text else tf.as_dtype(output.dtype)
+        except TypeError:
+            pass
+    raise ConfigError(
+        f"to_tf: an output is {output}, which tf.data cannot hold: make it an array of numbers or text, with "
+        "framework='tensorflow' or in the dataset's batch_encode"
+    )
+
+
+def _checked(value: Any, spec: Any) -> Any:
+    shape = getattr(value, "shape", None)
+    if shape is not None and not spec.shape.is_compatible_with(shape):
+        raise RuntimeError(
+            f"a batch has an array of shape {tuple(shape)}, but the first ones had {spec.shape}: name the sizes that "
+            "differ by None in to_tf(signature=...)"
+        )
+    return aligned_array(value)

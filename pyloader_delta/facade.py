@@ -1,0 +1,137 @@
+"""What a loader offers beside its loop: the one-liner that makes one, a look at its rows, other forms of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, Self
+
+from pyloader_delta.encode.fields import Features, FieldSpec
+from pyloader_delta.encode.spec import Framework
+from pyloader_delta.errors import ConfigError
+from pyloader_delta.oneline import collator, dealt_out, encoder, outputs
+from pyloader_delta.options import whole
+from pyloader_delta.outputs import Outputs, outputs_of
+from pyloader_delta.preview import Preview, first_batches
+from pyloader_delta.read.delta import DeltaDataReader
+from pyloader_delta.stages import Stages
+from pyloader_delta.values import Chunk
+
+
+class Facade:
+    """Base of `DataLoader`."""
+
+    root_dir: str
+    _units: list[list[Chunk]]
+    _schema: Outputs | None = None
+
+    @property
+    def batch_size(self) -> int:
+        """Rows in a batch."""
+        raise NotImplementedError
+
+    @property
+    def drop_last(self) -> bool:
+        """Whether a short last batch is left out."""
+        raise NotImplementedError
+
+    def _stages(self) -> Stages:
+        raise NotImplementedError
+
+    @classmethod
+    def from_delta(
+        cls,
+        uri: str | os.PathLike[str],
+        batch_size: int = 16,
+        *,
+        columns: Sequence[str] | None = None,
+        fields: Sequence[str | FieldSpec] | None = None,
+        features: Features | None = None,
+        features_dtype: Any = None,
+        shuffle: bool = False,
+        random_seed: int = 42,
+        framework: Framework = "torch",
+        **options: Any,
+    ) -> Self:
+        """Return a loader of a Delta table's columns as arrays or tensors; no class need be written.
+
+        A batch is a dict: name → array or tensor, first axis rows, as `schema` says before anything is read.
+
+        Args:
+            uri: The table's path or URI.
+            batch_size: Rows in a batch, >= 1.
+            columns: Names of the columns to give. None: those of `fields`; without `fields`, all.
+            fields: What becomes of which columns (`FieldSpec`); a name alone is a column as it is.
+            features: Columns of numbers that become one row-major matrix (rows, columns), under the name "features"; or
+                name → columns, for several. They are not given apart from it.
+            features_dtype: Type of the matrices, such as "float32"; None: their columns' own, which must be one.
+            shuffle: Permute the order of chunks, and mix the rows of each window (`shuffle_window`).
+            random_seed: Seed of both.
+            framework: "torch", "tensorflow" or "numpy".
+            options: All others of `DataLoader` and `DeltaDataReader`, by their names.
+
+        Raises:
+            ConfigError: An argument is wrong, there is no such option or column, or the framework is not installed.
+            ValueTypeError: The framework cannot hold a column's type; names the remedy.
+            TableError: There is no such table or version, or it needs a feature that is not supported.
+        """
+        dataset, names = encoder(columns, fields, features, features_dtype, framework)
+        for_reader, for_loader = dealt_out(options, cls.__init__)
+        reader: Any = DeltaDataReader(batch_size, shuffle, random_seed, columns=names, **for_reader)
+        make: Any = cls
+        loader: Self = make(
+            reader, dataset, collator(framework), uri, shuffle=shuffle, random_seed=random_seed, **for_loader
+        )
+        loader._schema = outputs(dataset, reader.schema)
+        return loader
+
+    @property
+    def schema(self) -> Outputs:
+        """What each output of a batch will be: name → dtype, shape (None: differs), what holds it.
+
+        Known from the table's own schema, before anything is read, where `from_delta` made the loader. Of classes of
+        your own it is learned once, from the first rows: encoded as batches of `batch_size`, of half as many, and of 1.
+
+        Raises:
+            ConfigError: There is no row to learn from.
+        """
+        if self._schema is None:
+            size = self.batch_size
+            sizes = [size] if self.drop_last else [size, (size + 1) // 2, 1]
+            batches = [batch for batch, _ in first_batches(self._stages(), self._units, sizes)]
+            if not batches:
+                raise ConfigError(f"{self.root_dir} has no row to learn the schema of batches from")
+            self._schema = outputs_of(batches)
+        return self._schema
+
+    def preview(self, n: int = 5) -> Preview:
+        """Return the first `n` rows as one batch, made at once in this thread; prints as a table, also in notebooks.
+
+        They are the first of the table or folder in its own order. A pass that is under way is not disturbed.
+
+        Raises:
+            ConfigError: `n` is no int >= 1.
+        """
+        sizes = [whole(n, "n", at_least=1)]
+        return Preview(*next(iter(first_batches(self._stages(), self._units, sizes)), (None, 0)))
+
+    def to_tf(self, label: Any = None, weight: Any = None, signature: Any = None) -> Any:
+        """Return the batches as a tf.data.Dataset; one iteration of it is one `iter()` of the loader.
+
+        Its cardinality is `len(loader)` where that is known. An error of the loader ends it as an error of
+        TensorFlow's, with the loader's own text. `get_epoch()` and `stats()` count what TensorFlow was handed, which
+        is up to about 1 MiB and two batches ahead of what it gave.
+
+        Args:
+            label: Name of the output that is y, or names of several; x is all others, or the one other alone. None:
+                batches as they are.
+            weight: Name of the output that holds each row's weight: (x, y, weight).
+            signature: tf.TypeSpecs of what the dataset gives, nested alike. None: found from `schema`.
+
+        Raises:
+            ConfigError: There is no such output, or one that TensorFlow cannot hold.
+        """
+        from pyloader_delta.adapters.tensorflow import to_tf
+
+        this: Any = self
+        return to_tf(this, label, weight, signature)
