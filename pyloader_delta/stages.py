@@ -65,7 +65,7 @@ class Stages:
     @property
     def passes_numbers(self) -> bool:
         """Whether gathered numbers may reach the batches as they are."""
-        return self.dataset.input_format == "numpy"
+        return self.dataset.input_format in ("numpy", "columns")
 
     @property
     def owns_blocks(self) -> bool:

@@ -12,7 +12,8 @@ from pyloader_delta.rng import KeyedRng
 
 T_co = TypeVar("T_co", covariant=True)
 
-InputFormat = Literal["python", "numpy", "arrow"]
+InputFormat = Literal["python", "numpy", "arrow", "columns"]
+"""Forms that `batch_encode` may get its rows in; "columns", as they were gathered (`Columns`), is `FieldsDataset`'s."""
 
 
 class Dataset(Generic[T_co]):

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pyloader_delta import arrays
-from pyloader_delta.columns import tensor_shape
+from pyloader_delta.columns import numbers, tensor_shape
 from pyloader_delta.encode.casts import called, cast, constant, stacked
 from pyloader_delta.encode.images import decode_images
 from pyloader_delta.encode.spec import FieldSpec, Framework
@@ -66,15 +66,23 @@ class Column:
         return found
 
     _n_levels = 0
+    _wanted_as_is: np.dtype[Any] | None = None
 
-    def encode(self, array: pa.Array) -> dict[str, Any]:
+    def encode(self, array: Any) -> dict[str, Any]:
         """Return the entries of some rows: arrays, `Ragged` or `Listed`, first axis rows.
+
+        Args:
+            array: The column, an Arrow array; or a NumPy one of numbers, which stays where it is.
 
         Raises:
             ValueTypeError: There are nulls and nothing is said of them, or a value does not fit.
             ContractError: Rows have not the length or shape that was said, or a user's function gave what it must not.
         """
         spec = self.spec
+        if isinstance(array, np.ndarray):
+            if self._wanted_as_is is not None and not spec.null_mask:
+                return {spec.key: cast(array, self._wanted_as_is, spec.name)}
+            array = numbers(array)
         array = _unwrapped(array)
         if array.null_count and not spec.as_list and spec.fill_null is None and not spec.null_mask:
             raise self._nulls(array.null_count, len(array), "nulls")
@@ -100,6 +108,8 @@ class Column:
     def _natural(self, kind: pa.DataType) -> tuple[Encode, Output]:
         spec = self.spec
         if (dtype := self._leaf_dtype(kind)) is not None:
+            if spec.batch_transform is None:
+                self._wanted_as_is = self._wanted(dtype)
             return self._leaf_encode(kind, spec.name), Output("array", spec.dtype or dtype, (None,), self._unit(kind))
         if pa.types.is_null(kind):
             return self._void()

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pyloader_delta.encode.base import Dataset
+from pyloader_delta.columns import as_arrow, column_kind
+from pyloader_delta.encode.base import Dataset, InputFormat
 from pyloader_delta.encode.column import Column, Output
 from pyloader_delta.encode.matrix import matrix
 from pyloader_delta.encode.spec import FRAMEWORKS, FieldSpec, Framework
 from pyloader_delta.errors import ConfigError
+from pyloader_delta.values import Columns
 
 __all__ = ["FieldSpec", "FieldsDataset", "Output"]
 
@@ -34,7 +36,7 @@ class FieldsDataset(Dataset[Any]):
         ConfigError: An argument is wrong, or two entries have one key.
     """
 
-    input_format = "arrow"
+    input_format: InputFormat = "columns"
     rowwise = True
     """Unless there is a `batch_transform`, which gets batch by batch."""
 
@@ -84,12 +86,16 @@ class FieldsDataset(Dataset[Any]):
         """
         return _Settled(self, schema).outputs
 
-    def batch_encode(self, batch_data: pa.RecordBatch) -> dict[str, Any]:
+    def batch_encode(self, batch_data: Columns | pa.RecordBatch) -> dict[str, Any]:
         """Return the entries of some rows; see `Column.encode`."""
         schema = batch_data.schema
+        arrays = batch_data.arrays if isinstance(batch_data, Columns) else batch_data.columns
+        if any(isinstance(array, list) or column_kind(f) for f, array in zip(schema, arrays, strict=True)):
+            arrays = [as_arrow(array, field) for field, array in zip(schema, arrays, strict=True)]
+            schema = pa.schema([f.with_type(array.type) for f, array in zip(schema, arrays, strict=True)])
         if self._settled is None or not self._settled[0].equals(schema, check_metadata=True):
             self._settled = schema, _Settled(self, schema)
-        return self._settled[1].encode(batch_data)
+        return self._settled[1].encode(arrays)
 
     def _specs(self, schema: pa.Schema) -> list[FieldSpec]:
         if self.fields is not None:
@@ -128,8 +134,7 @@ class _Settled:
                 raise ConfigError(f"fields: two entries of a batch would be named {key!r}; set target_name of one")
             self.outputs[key] = output
 
-    def encode(self, batch: pa.RecordBatch) -> dict[str, Any]:
-        arrays = batch.columns
+    def encode(self, arrays: Sequence[Any]) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for place, column in self._columns:
             found |= column.encode(arrays[place])

@@ -22,7 +22,7 @@ class Inputs:
 
     def __init__(self, columns: Columns, input_format: InputFormat) -> None:
         self._columns, self._format = columns, input_format
-        self._whole: dict[str, Any] | pa.RecordBatch | None
+        self._whole: dict[str, Any] | pa.RecordBatch | Columns | None
         try:
             self._whole = _turned(columns, input_format)
         except LoaderError:  # some batch has what the format cannot hold: those before it must come all the same
@@ -36,6 +36,8 @@ class Inputs:
         """
         if self._whole is None:
             return _turned(_rows(self._columns, start, stop), self._format)
+        if isinstance(self._whole, Columns):
+            return self._whole if stop - start == self._whole.n_rows else _rows(self._whole, start, stop)
         if isinstance(self._whole, dict):
             if stop - start == self._columns.n_rows:
                 return dict(self._whole)  # arrays as they are, which the engine knows again
@@ -43,7 +45,9 @@ class Inputs:
         return self._whole.slice(start, stop - start)
 
 
-def _turned(columns: Columns, input_format: InputFormat) -> dict[str, Any] | pa.RecordBatch:
+def _turned(columns: Columns, input_format: InputFormat) -> dict[str, Any] | pa.RecordBatch | Columns:
+    if input_format == "columns":
+        return columns
     pairs = zip(columns.schema, columns.arrays, strict=True)
     if input_format == "python":
         return {field.name: as_python(values, field) for field, values in pairs}
