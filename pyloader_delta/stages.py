@@ -58,11 +58,6 @@ class Stages:
         """Whether the process's own random states are seeded before each call: only in worker processes."""
 
     @property
-    def missing_as_none(self) -> bool:
-        """Whether a column that a file lacks is None there."""
-        return self.reader.missing_as_none
-
-    @property
     def passes_numbers(self) -> bool:
         """Whether gathered numbers may reach the batches as they are."""
         return self.dataset.input_format in ("numpy", "columns")

@@ -14,8 +14,7 @@ from pyloader_delta.engine.leases import Lease, lent
 from pyloader_delta.engine.pack import Tray
 from pyloader_delta.engine.slabs import aligned, put
 from pyloader_delta.engine.tasks import Segment
-from pyloader_delta.engine.window import Gathered, Where, WindowBlocks
-from pyloader_delta.errors import ContractError
+from pyloader_delta.engine.window import Gathered, Where, WindowBlocks, merged_fields
 from pyloader_delta.values import Columns
 
 
@@ -32,9 +31,6 @@ def gather(
             all get memory of their own.
         names: Columns to give, in this order; those that no window has are all None. Others of the windows follow.
         lease: Lets columns of numbers stay where they lie in one piece and in order; the tray knows of them then.
-
-    Raises:
-        ContractError: A window lacks a column that another one has.
     """
     where = [Where(window, segment) for window, segment in zip(windows, segments, strict=True)]
     plan = _plan(windows, tuple(names))
@@ -70,7 +66,7 @@ def _plan(windows: Sequence[WindowBlocks], names: tuple[str, ...]) -> Gathered:
     first = plans[0]
     if all(p.dtypes == first.dtypes and p.schema.equals(first.schema, check_metadata=True) for p in plans[1:]):
         return first
-    there = {field.name: field for field in _fields(windows)}
+    there = {field.name: field for field in merged_fields([window.fields for window in windows])}
     everything = tuple(dict.fromkeys((*names, *there)))
     fields = [there.get(name) or pa.field(name, pa.null()) for name in everything]
     return Gathered(everything, fields, [_dtype(windows, name) for name in everything], pa.schema(fields))
@@ -131,27 +127,3 @@ def _taken(column: Any, rows: Any) -> Any:
     if isinstance(rows, slice):
         return column.slice(rows.start, rows.stop - rows.start)
     return column.take(numbers(rows))
-
-
-def _fields(windows: Sequence[WindowBlocks]) -> list[pa.Field]:
-    """Return the columns of all windows.
-
-    Raises:
-        ContractError: One lacks a column that another one has.
-    """
-    fields = windows[0].fields
-    if all(window.fields == fields for window in windows[1:]):
-        return fields
-    found: dict[str, pa.Field] = {}
-    for window in windows:
-        for field in window.fields:
-            if field.name not in found or pa.types.is_null(found[field.name].type):
-                found[field.name] = field
-    for window in windows if not windows[0].missing_as_none else ():
-        for name in found.keys() - {field.name for field in window.fields}:
-            having = next(w for w in windows if any(field.name == name for field in w.fields))
-            raise ContractError(
-                f"column {name!r} is in {having.files[0][0]} but not in {window.files[0][0]}: every file must give the "
-                "same columns"
-            )
-    return list(found.values())

@@ -237,7 +237,6 @@ def _opened(engine: Engine, held: list[Blocks], workshop: Workshop, region: Regi
         mixed = frozenset() if region is None or region.placed is None else region.placed
         window = held[0].window = WindowBlocks(
             batches,
-            missing_as_none=workshop.missing_as_none,
             layout=layout,
             region=arrays,
             mixed=mixed,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from pyloader_delta.columns import FILES, column_kind, opened
 from pyloader_delta.engine.region import Layout
 from pyloader_delta.engine.tasks import Segment
-from pyloader_delta.errors import ContractError
 from pyloader_delta.permute import permuted
 
 
@@ -24,7 +23,6 @@ class WindowBlocks:
 
     Args:
         blocks: The window's record batches, in order, without the columns that were placed in its region.
-        missing_as_none: Whether a column that a block lacks is NULL there; otherwise it is an error.
         layout: The columns of the window's region, if it has one.
         region: Its arrays by name.
         mixed: Names of those that hold all rows, in delivery order.
@@ -35,7 +33,6 @@ class WindowBlocks:
         self,
         blocks: Sequence[pa.RecordBatch],
         *,
-        missing_as_none: bool = False,
         layout: Layout | None = None,
         region: dict[str, NDArray[Any]] | None = None,
         mixed: frozenset[str] = frozenset(),
@@ -43,7 +40,6 @@ class WindowBlocks:
     ) -> None:
         blocks = [block for block in blocks if block.num_rows]
         self.starts = np.concatenate(([0], np.cumsum([block.num_rows for block in blocks]))).astype(np.int64)
-        self.missing_as_none = missing_as_none
         self.mixed = mixed
         self.files = [pair for block in blocks for pair in _named(block)]
         """(path, rows) of the files that the rows come from, in order."""
@@ -52,7 +48,7 @@ class WindowBlocks:
         columns = [_opened(block, own) for block in blocks]
         for name in columns[0] if len(columns) == 1 else dict.fromkeys(name for found in columns for name in found):
             self._pieces[name] = _pieces(columns, name, self.starts, region or {}, fields)
-        self.fields = _window_fields(blocks, missing_as_none, fields, self._pieces)
+        self.fields = _window_fields(blocks, fields, self._pieces)
         self._by_name = {field.name: field for field in self.fields}
         self.dtypes = {name: _dtype(*column) for name, column in self._pieces.items()}
         """Of each column that is one array, or several alike; None for others."""
@@ -191,32 +187,19 @@ def _by_block(
     return chosen, place
 
 
-def merged_fields(blocks: Sequence[pa.RecordBatch], missing_as_none: bool) -> list[pa.Field]:
-    """Return one field a column of any block, of the first block where it is not all null.
+def merged_fields(schemas: Iterable[Iterable[pa.Field]]) -> list[pa.Field]:
+    """Return one field a column of any schema, of the first one where it is not all null.
 
-    Raises:
-        ContractError: A block lacks a column that another one has; not if `missing_as_none`.
+    That a file lacks a column is no error here: `kinds` decides in the order of delivery.
     """
-    if len(blocks) == 1:
-        return [field for field in blocks[0].schema if not only_rows(field)]
     fields: dict[str, pa.Field] = {}
-    for block in blocks:
-        for field in block.schema:
+    for schema in schemas:
+        for field in schema:
             if only_rows(field):
                 continue
             known = fields.get(field.name)
             if known is None or (pa.types.is_null(known.type) and not pa.types.is_null(field.type)):
                 fields[field.name] = field
-    for block in () if missing_as_none else blocks:
-        missing = fields.keys() - set(block.schema.names)
-        if missing:
-            name = sorted(missing)[0]
-            lacking = [path for path, _ in _named(block)]
-            having = [path for other in blocks if name in other.schema.names for path, _ in _named(other)]
-            raise ContractError(
-                f"column {name!r} is in {having[0] if having else 'some files'} but not in "
-                f"{lacking[0] if lacking else 'others'}: every file must give the same columns"
-            )
     return list(fields.values())
 
 
@@ -232,12 +215,11 @@ def _named(block: pa.RecordBatch) -> list[tuple[str, int]]:
 
 def _window_fields(
     blocks: Sequence[pa.RecordBatch],
-    missing_as_none: bool,
     fields: dict[str, pa.Field],
     pieces: dict[str, Any],
 ) -> list[pa.Field]:
     """Return the window's fields in the reader's order: those of its region first asked, then those of the blocks."""
-    found = {f.name: f for f in merged_fields(blocks, missing_as_none or bool(fields))}
+    found = {f.name: f for f in merged_fields([block.schema for block in blocks])}
     if not fields:
         return list(found.values())
     known = [found.get(name, field) for name, field in fields.items() if name in pieces]

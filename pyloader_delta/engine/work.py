@@ -30,8 +30,6 @@ class StagesLike(Protocol):
     """The user's three objects as the engine calls them."""
 
     @property
-    def missing_as_none(self) -> bool: ...
-    @property
     def passes_numbers(self) -> bool:
         """Whether `batches` may hand gathered columns of numbers on: they are gathered to where batches are packed."""
 
@@ -149,11 +147,6 @@ class Workshop:
         if self._opened:
             self._opened = False
             self._stages.close()
-
-    @property
-    def missing_as_none(self) -> bool:
-        """Whether a column that a file lacks is None there."""
-        return self._stages.missing_as_none
 
     @property
     def owns_blocks(self) -> bool:

@@ -175,9 +175,7 @@ class _Worker:
             batches = [b for slab, size in refs if slab is not None for b in _open_stream(self._slabs[slab], size)]
             layout, arrays = (None, None) if ref is None else self._region(ref)
             mixed = frozenset() if ref is None or ref[3] is None else ref[3]
-            window = self._windows[key] = WindowBlocks(
-                batches, missing_as_none=self._workshop.missing_as_none, layout=layout, region=arrays, mixed=mixed
-            )
+            window = self._windows[key] = WindowBlocks(batches, layout=layout, region=arrays, mixed=mixed)
             while len(self._windows) > _WINDOWS_OPEN:
                 self._windows.popitem(last=False)
         self._windows.move_to_end(key)
