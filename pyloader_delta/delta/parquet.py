@@ -17,10 +17,13 @@ from numpy.typing import NDArray
 from pyloader_delta.delta.masks import booleans, unpacked
 from pyloader_delta.delta.match import Match
 from pyloader_delta.delta.selection import Selection
-from pyloader_delta.delta.store import Store
+from pyloader_delta.delta.store import Store, expecting
+from pyloader_delta.delta.stores.ranges import column_spans
 from pyloader_delta.delta.vectors import deleted_rows
 from pyloader_delta.errors import LoaderError, ReadError
 from pyloader_delta.values import DeletionVector, named
+
+_BUFFER_BYTES = 64 << 10  # of a column, from a file that is read in ranges; what is mapped needs none
 
 
 class Located(Protocol):
@@ -100,6 +103,7 @@ class DataParquet:
                 self._source,
                 metadata=metadata,
                 pre_buffer=False,
+                buffer_size=0 if isinstance(self._source, pa.MemoryMappedFile) else _BUFFER_BYTES,
                 coerce_int96_timestamp_unit="us",
                 page_checksum_verification=selection.page_checksums,
             )
@@ -168,7 +172,8 @@ class DataParquet:
         first, last = self.starts[row_group : row_group + 2]
         table = None
         if names := self._names(filtered):
-            table = self._file.read_row_group(row_group, columns=names, use_threads=False)
+            with expecting(self._source, column_spans(self.metadata, row_group, names)):
+                table = self._file.read_row_group(row_group, columns=names, use_threads=False)
         return Piece(self, table, first, last - first, filtered).table()
 
     def pieces(self, row_group: int, batch_rows: int, *, filtered: bool = False) -> Iterator[Piece]:
@@ -181,10 +186,11 @@ class DataParquet:
         if not names:
             yield Piece(self, None, first, last - first, filtered)
             return
-        batches = self._file.iter_batches(batch_rows, row_groups=[row_group], columns=names, use_threads=False)
-        for batch in batches:
-            yield Piece(self, batch, first, batch.num_rows, filtered)
-            first += batch.num_rows
+        with expecting(self._source, column_spans(self.metadata, row_group, names), bounded=True):
+            batches = self._file.iter_batches(batch_rows, row_groups=[row_group], columns=names, use_threads=False)
+            for batch in batches:
+                yield Piece(self, batch, first, batch.num_rows, filtered)
+                first += batch.num_rows
 
     def close(self) -> None:
         """Close the file; tables that were read stay valid."""
