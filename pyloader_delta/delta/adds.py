@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping
-from typing import Any
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pyloader_delta.delta.arrays import integers, texts
 from pyloader_delta.delta.canonical import canonical
@@ -37,7 +38,8 @@ ADDS = pa.schema(
     }
 )
 # Every writer puts numRecords first; only then the rest, often large, need not be parsed.
-NUM_RECORDS = r'\s*\{\s*"numRecords"\s*:\s*(?P<n>\d{1,18})\s*[,}]'
+_NUM_RECORDS = r'^\s*\{\s*"numRecords"\s*:\s*(?P<n>\d{1,18})\s*[,}]'
+_BLOCK = 8192
 _NUMBERS = ("size", "modificationTime", "baseRowId")
 
 
@@ -52,8 +54,15 @@ class AddRows:
     def __init__(self, table: str, source: int) -> None:
         self._table = table
         self._source = source
+        self._tables: list[pa.Table] = []
+        self._texts: list[pa.Array] = []
+        """Statistics of those in `_tables`."""
+        self._n_done = 0
+        self._begin()
+
+    def _begin(self) -> None:
         self._paths: list[str] = []
-        self._numbers: dict[str, list[int | None]] = {name: [] for name in (*_NUMBERS, "numRecords")}
+        self._numbers: dict[str, list[int | None]] = {name: [] for name in _NUMBERS}
         self._names: list[str] = []
         self._values: list[str | None] = []
         self._n_values: list[int | None] = [0]
@@ -61,61 +70,85 @@ class AddRows:
         self._stats: list[str | None] = []
 
     def __len__(self) -> int:
-        return len(self._paths)
+        return self._n_done + len(self._paths)
 
     def append(self, path: str, add: Mapping[str, Any]) -> None:
-        """Take one in.
+        """Take one in. Numbers and partition values are checked later, many at a time.
 
         Args:
             path: Its path, canonical.
             add: The action.
 
         Raises:
-            TableError: It is none.
+            TableError: It is none, or one before it is none.
         """
-        for name in _NUMBERS:
-            value = add.get(name)
-            if value is not None and not _whole(value, 64):
-                raise self._broken(name, value, path)
-            self._numbers[name].append(value)
         values = add.get("partitionValues") or {}
         if not isinstance(values, dict):
             raise self._broken("partitionValues", values, path)
-        for column, value in values.items():
-            if not isinstance(value, str | None):
-                raise TableError(
-                    f"{self._table}: the log states {value!r} as the value of partition column {column!r} for {path}: "
-                    "it is broken"
-                )
         stats = add.get("stats")
         vector = add.get("deletionVector") or None
         if vector is not None and not _is_vector(vector):
             raise self._broken("deletionVector", vector, path)
+        for name, numbers in self._numbers.items():
+            numbers.append(add.get(name))
         self._paths.append(path)
         self._names += values
         self._values += values.values()
         self._n_values.append(len(self._values))
         self._vectors.append(vector)
         self._stats.append(stats if isinstance(stats, str) else None)
-        self._numbers["numRecords"].append(num_records(stats))
+        if len(self._paths) >= _BLOCK:
+            self._end()
 
     def table(self) -> pa.Table:
-        """Return them with the columns of `ADDS`."""
-        n_rows = len(self._paths)
-        offsets = integers(self._n_values, pa.int32())
-        values = pa.MapArray.from_arrays(offsets, texts(self._names), texts(self._values))
-        columns = {name: integers(numbers) for name, numbers in self._numbers.items()} | {
-            "path": texts(self._paths),
-            "partitionValues": values,
-            "deletionVector": self._vector_column(),
-            "source": integers([self._source] * n_rows, pa.int32()),
-            "row": integers(range(n_rows), pa.int32()),
-        }
-        return pa.Table.from_arrays([columns[name] for name in ADDS.names], schema=ADDS)
+        """Return them with the columns of `ADDS`.
 
-    def stats(self) -> pa.Array:
-        """Return their statistics as JSON."""
-        return texts(self._stats)
+        Raises:
+            TableError: A number or a partition value is none.
+        """
+        self._end()
+        return pa.concat_tables(self._tables)
+
+    def stats(self) -> pa.ChunkedArray:
+        """Return their statistics as JSON, of those that `table` gave."""
+        return pa.chunked_array(self._texts)
+
+    def _end(self) -> None:
+        """Turn what was collected into columns, which take a fraction of its memory."""
+        self._check()
+        n_rows, first = len(self._paths), self._n_done
+        try:
+            stats = texts(self._stats)
+            columns = {name: integers(numbers) for name, numbers in self._numbers.items()} | {
+                "path": texts(self._paths),
+                "partitionValues": pa.MapArray.from_arrays(
+                    integers(self._n_values, pa.int32()), texts(self._names), texts(self._values)
+                ),
+                "numRecords": counts(stats),
+                "deletionVector": self._vector_column(),
+                "source": integers([self._source] * n_rows, pa.int32()),
+                "row": integers(range(first, first + n_rows), pa.int32()),
+            }
+        except UnicodeEncodeError as error:
+            raise TableError(f"the log of {self._table} holds a text that is none: {error}; it is broken") from error
+        self._tables.append(pa.Table.from_arrays([columns[name] for name in ADDS.names], schema=ADDS))
+        self._texts.append(stats)
+        self._n_done += n_rows
+        self._begin()
+
+    def _check(self) -> None:
+        for name, numbers in self._numbers.items():
+            if set(map(type, numbers)) - {int, type(None)} or not all(_whole(n, 64) for n in _extremes(numbers)):
+                pairs = zip(self._paths, numbers, strict=True)
+                path, number = next(pair for pair in pairs if pair[1] is not None and not _whole(pair[1], 64))
+                raise self._broken(name, number, path)
+        if set(map(type, self._values)) - {str, type(None)}:
+            place = next(i for i, value in enumerate(self._values) if not isinstance(value, str | None))
+            path = self._paths[bisect_right(cast(list[int], self._n_values), place) - 1]
+            raise TableError(
+                f"{self._table}: the log states {self._values[place]!r} as the value of partition column "
+                f"{self._names[place]!r} for {path}: it is broken"
+            )
 
     def _vector_column(self) -> pa.Array:
         if not any(self._vectors):
@@ -146,23 +179,32 @@ def _is_vector(vector: object) -> bool:
     )
 
 
+def _extremes(numbers: Sequence[int | None]) -> tuple[int, int]:
+    """Return the least and the greatest of some ints, and of 0."""
+    known = [number for number in numbers if number is not None]
+    return min(known, default=0), max(known, default=0)
+
+
 def _whole(value: object, bits: int) -> bool:
     """Return whether a value is an int of so many bits."""
     return isinstance(value, int) and not isinstance(value, bool) and -(2 ** (bits - 1)) <= value < 2 ** (bits - 1)
 
 
-def num_records(stats: object) -> int | None:
-    """Return `numRecords` of an add's statistics; None where they have none or are no valid JSON."""
-    if not isinstance(stats, str):
-        return None
-    if found := re.match(NUM_RECORDS, stats):
-        return int(found[1])
+def counts(stats: pa.Array) -> pa.Array:
+    """Return `numRecords` of statistics as JSON, int64; null where they have none or are no valid JSON."""
+    quick = pc.struct_field(pc.extract_regex(stats, pattern=_NUM_RECORDS), "n").cast(pa.int64())
+    missing = pc.and_(pc.is_null(quick), pc.is_valid(stats))
+    slow = [_num_records(text) for text in stats.filter(missing).to_pylist()]
+    return pc.replace_with_mask(quick, missing, integers(slow)) if slow else quick
+
+
+def _num_records(stats: str) -> int | None:
     try:
         parsed = json.loads(stats)
     except (ValueError, RecursionError):
         return None  # statistics are hints: a bad one must not make the table unreadable
     number = parsed.get("numRecords") if isinstance(parsed, dict) else None
-    return number if isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 2**63 else None
+    return number if isinstance(number, int) and _whole(number, 64) and number >= 0 else None
 
 
 def key(root: str, action: Mapping[str, Any]) -> tuple[str, str]:
@@ -190,6 +232,8 @@ def keys(adds: pa.Table) -> pa.ChunkedArray:
     paths, vectors = adds.column("path"), adds.column("deletionVector")
     if vectors.null_count == len(vectors):
         return paths
-    pairs = zip(paths.to_pylist(), vectors.to_pylist(), strict=True)
-    found = texts([path if vector is None else f"{path}\0{vector_id(vector)}" for path, vector in pairs])
-    return pa.chunked_array([found])
+    nothing, at, end = texts(["", "@", "\0"])
+    storage, place, offset = (pc.struct_field(vectors, name) for name in ("storageType", "pathOrInlineDv", "offset"))
+    suffix = pc.fill_null(pc.binary_join_element_wise(at, offset.cast(pa.string()), nothing), nothing)
+    ids = pc.binary_join_element_wise(storage, place, suffix, nothing)
+    return pc.coalesce(pc.binary_join_element_wise(paths, ids, end), paths)

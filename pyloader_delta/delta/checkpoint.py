@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from pyloader_delta.columns import numbers
-from pyloader_delta.delta.adds import ADDS, NUM_RECORDS, VECTOR, num_records
+from pyloader_delta.delta.adds import ADDS, VECTOR, counts
 from pyloader_delta.delta.arrays import integers, view
 from pyloader_delta.delta.canonical import canonical_column
 
@@ -143,18 +143,10 @@ def _counted(adds: pa.Table, file: pq.ParquetFile, row_group: int, first_row: in
         stats = _child(_child(pa.Table.from_batches([batch]), "add"), "stats")
         if stats is None:
             return adds
-        found.append(_n_rows(_one(stats.take(numbers(rows[first:last] - start)))))
+        found.append(counts(_one(stats.take(numbers(rows[first:last] - start)))))
         start += batch.num_rows
     counted = pc.coalesce(known, pa.chunked_array([pa.concat_arrays(found)]))
     return adds.set_column(adds.schema.get_field_index("numRecords"), "numRecords", counted)
-
-
-def _n_rows(stats: pa.Array) -> pa.Array:
-    """Return `numRecords` of statistics as JSON."""
-    quick = pc.struct_field(pc.extract_regex(stats, pattern=f"^{NUM_RECORDS}"), "n").cast(pa.int64())
-    missing = pc.and_(pc.is_null(quick), pc.is_valid(stats))
-    slow = [num_records(text) for text in stats.filter(missing).to_pylist()]
-    return pc.replace_with_mask(quick, missing, integers(slow)) if slow else quick
 
 
 def _typed(column: pa.Array | None, kind: pa.DataType, n_rows: int) -> pa.Array:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 _KINDS = {"add", "remove", "protocol", "metaData", "commitInfo", "sidecar"}
-_SPACE = re.compile(r"\s*")
+_SPACE = " \n\r\t"
 _COMMIT_INFO_LINE = re.compile(rb'^\s*\{\s*"commitInfo"[^\n]*', re.MULTILINE)
 _DECODER = json.JSONDecoder()
 
@@ -25,14 +25,19 @@ def read_actions(data: pa.Buffer) -> Iterator[Action]:
     """
     empty = True
     for action in _objects(str(data, "utf-8")):
-        if not isinstance(action, dict) or any(
-            not isinstance(value, dict | None) for kind, value in action.items() if kind in _KINDS
-        ):
-            raise ValueError(f"it holds {str(action)[:100]!r}, which is no action")
+        if not isinstance(action, dict):
+            raise _no_action(action)
+        for kind, value in action.items():
+            if value is not None and not isinstance(value, dict) and kind in _KINDS:
+                raise _no_action(action)
         empty = False
         yield action
     if empty:
         raise ValueError("it is empty")
+
+
+def _no_action(found: object) -> ValueError:
+    return ValueError(f"it holds {str(found)[:100]!r}, which is no action")
 
 
 def commit_info(data: pa.Buffer) -> Action:
@@ -62,18 +67,15 @@ def commit_time_ms(commit_info: Mapping[str, Any]) -> int | None:
 
 
 def _objects(text: str) -> Iterator[Any]:
-    position = 0
+    """Yield JSON values: one a line as a rule, but some writers print one over several lines."""
+    position = _after_space(text, 0)
     while position < len(text):
-        end = text.find("\n", position)
-        end = len(text) if end < 0 else end
-        line = text[position:end]
-        if not line or line.isspace():
-            position = end + 1
-            continue
-        try:
-            value = json.loads(line)
-            position = end + 1
-        except ValueError:  # some writers print an action over several lines
-            start = _SPACE.match(text, position)
-            value, position = _DECODER.raw_decode(text, start.end() if start else position)
+        value, position = _DECODER.raw_decode(text, position)
+        position = _after_space(text, position)
         yield value
+
+
+def _after_space(text: str, position: int) -> int:
+    while position < len(text) and text[position] in _SPACE:
+        position += 1
+    return position

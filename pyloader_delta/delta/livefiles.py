@@ -40,7 +40,7 @@ class LiveFiles(Sequence[DataFile]):
         store: Store,
         files: pa.Table,
         partition_values: Mapping[str, pa.ChunkedArray],
-        sources: Sequence[str | pa.Array],
+        sources: Sequence[str | pa.ChunkedArray],
     ) -> None:
         self._store = store
         self._files = files
@@ -125,7 +125,7 @@ class LiveFiles(Sequence[DataFile]):
                     found[i] = value
         return found
 
-    def _read(self, source: str | pa.Array, rows: NDArray[Any], names: Collection[str]) -> list[Any]:
+    def _read(self, source: str | pa.ChunkedArray, rows: NDArray[Any], names: Collection[str]) -> list[Any]:
         if not isinstance(source, str):
             return list(source.take(numbers(rows)).to_pylist())
         try:

@@ -44,7 +44,7 @@ class State:
     """The newest commit's; empty where it has none."""
     adds: pa.Table
     """The live ones, with the columns of `ADDS`, in any order."""
-    sources: list[str | pa.Array]
+    sources: list[str | pa.ChunkedArray]
     """What has the statistics of adds, by number: a Parquet file's path, or texts."""
 
 
@@ -157,7 +157,7 @@ class _Replay:
         self._metadata = self._metadata or metadata
         return info
 
-    def _checkpoint(self) -> tuple[list[pa.Table], list[str | pa.Array]]:
+    def _checkpoint(self) -> tuple[list[pa.Table], list[str | pa.ChunkedArray]]:
         """Return the live adds of the checkpoint's Parquet files, and the paths of these files."""
         files: list[tuple[str, int | None]] = []
         for name in self._segment.checkpoint:

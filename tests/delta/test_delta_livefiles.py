@@ -102,6 +102,17 @@ def test_an_add_that_is_none_is_refused_with_what_is_wrong(hand, broken):
         load_snapshot(str(table))
 
 
+def test_many_adds_of_one_commit_keep_their_order_and_their_statistics(hand):
+    table = hand.table()
+    n_files = 20_000
+    table.commit(0, hand.protocol, hand.metadata(), *(hand.add(f"{i:05}", time=i, n_rows=i) for i in range(n_files)))
+    files = load_snapshot(str(table)).files
+    assert files.n_rows.to_pylist() == list(range(n_files))
+    assert files[12_345].path == f"{table}/12345"
+    some = np.array([19_999, 8192, 8191, 0])
+    assert [json.loads(text)["numRecords"] for text in files.statistics(some, [])] == some.tolist()
+
+
 def test_an_add_may_leave_out_what_has_a_default(hand):
     table = hand.table()
     table.commit(
