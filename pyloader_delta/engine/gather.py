@@ -20,7 +20,7 @@ from pyloader_delta.values import Columns
 
 def gather(
     windows: Sequence[WindowBlocks], segments: Sequence[Segment], into: tuple[Tray, bool] | None = None,
-    names: Sequence[str] = (),    lease: Lease | None = None,
+    names: Sequence[str] = (), lease: Lease | None = None,
 ) -> Columns:  # fmt: skip
     """Return the rows of some segments, one after the other, in delivery order.
 
