@@ -5,6 +5,7 @@ import pickle
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.fs
 import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
@@ -67,6 +68,36 @@ def test_hive_partitions_are_columns_behind_those_of_the_files(tmp_path):
         (2, "a b/c", 2),
         (3, None, None),
     ]
+
+
+def test_a_partition_column_may_begin_with_an_underscore(tmp_path):
+    write(tmp_path, "_day=1/f.parquet", {"x": [1]})
+    write(tmp_path, "_temporary/f.parquet", {"x": [2]})
+    assert read(tmp_path).to_pylist() == [{"x": 1, "_day": 1}]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: pytest.importorskip("fsspec").filesystem("memory"), pyarrow.fs.LocalFileSystem],
+    ids=["fsspec", "pyarrow"],
+)
+def test_folders_in_any_filesystem_are_read(tmp_path, make):
+    filesystem = make()
+    root = str(tmp_path / "folder")
+    for n in range(2):
+        write(tmp_path, f"folder/n={n}/f.parquet", {"x": list(range(10))}, row_group_size=4)
+    write(tmp_path, "folder/_hidden/f.parquet", {"x": [99]})
+    if not isinstance(filesystem, pyarrow.fs.FileSystem):
+        filesystem.put(root, root, recursive=True)
+    expected = read(root, filter="n = 1 AND x > 2")
+    assert read(root, filter="n = 1 AND x > 2", filesystem=filesystem).equals(expected)
+    with pytest.raises(ConfigError, match="does not exist or is empty"):
+        read(root + "2", filesystem=filesystem)
+    write_deltalake(root, pa.table({"x": [1]}))
+    if not isinstance(filesystem, pyarrow.fs.FileSystem):
+        filesystem.put(root, root, recursive=True)
+    with pytest.raises(TableError, match="is a Delta table"):
+        read(root, filesystem=filesystem)
 
 
 def test_types_of_partitions_may_be_given(tmp_path):
