@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +15,7 @@ from pyarrow import types as kinds
 
 from pyloader_delta.delta.adds import VECTOR
 from pyloader_delta.delta.arrays import integers, texts
+from pyloader_delta.delta.canonical import absolute
 from pyloader_delta.delta.livefiles import LiveFiles
 from pyloader_delta.delta.parquet import read_errors
 from pyloader_delta.delta.schema import arrow_schema, plain_fields
@@ -33,7 +33,7 @@ class PlainFile(NamedTuple):
     """A file of the folder."""
 
     path: str
-    """Absolute."""
+    """Relative to the folder, with slashes."""
     size_bytes: int
     modification_time_ms: int
     """Milliseconds since 1970 UTC."""
@@ -60,7 +60,7 @@ def folder_snapshot(
         ReadError: A file is corrupt or no Parquet.
         TableError: Files disagree on the partition columns. Where they do on a column's type, it cannot be selected.
     """
-    values = [_partition_values(store.root, file.path) for file in files]
+    values = [_partition_values(file.path) for file in files]
     names = list(values[0])
     for file, own in zip(files, values, strict=True):
         if list(own) != names:
@@ -87,10 +87,10 @@ def folder_snapshot(
     )
 
 
-def _partition_values(root: str, path: str) -> dict[str, str | None]:
-    """Return the values in the names of the folders between the root and a file; None is NULL."""
+def _partition_values(path: str) -> dict[str, str | None]:
+    """Return the values in the names of the folders around a file; None is NULL."""
     found: dict[str, str | None] = {}
-    for part in os.path.relpath(path, root).split(os.sep)[:-1]:
+    for part in path.split("/")[:-1]:
         name, equals, value = part.partition("=")
         if equals:
             found[unquote(name)] = None if value == _NULL else unquote(value)
@@ -105,7 +105,7 @@ def _guessed(values: Sequence[str | None]) -> pa.DataType:
 def _schemas(store: Store, files: Sequence[PlainFile]) -> list[pa.Schema]:
     def read(file: PlainFile) -> pa.Schema:
         with (
-            read_errors(file.path, None),
+            read_errors(absolute(store.root, file.path), None),
             store.open(file.path, file.size_bytes) as opened,
             pq.ParquetFile(opened, pre_buffer=False, coerce_int96_timestamp_unit="us") as parquet,
         ):

@@ -55,6 +55,15 @@ class Store:
         """Whether the table lies on a disk that is mounted here."""
         return self.settings.filesystem is None and self._root.kind == ""
 
+    def walk(self) -> list[Entry]:
+        """Return what `list` does of all files below the root, named by paths relative to it; not for a disk."""
+        client, path = self._resolved("")
+        assert client is not None
+        found = client.patience.retried(lambda: list(client.list(path.rstrip("/"), "", True)), f"listing {self.root}")
+        if not found:
+            raise FileNotFoundError(f"there is no file below {self.root}")
+        return found
+
     def list(self, folder: str, start_after: str = "") -> list[Entry]:
         """Return (name, size in bytes, modification time in milliseconds since 1970 UTC) of a folder's files.
 
@@ -69,7 +78,9 @@ class Store:
                     (entry.name, entry.stat()) for entry in entries if entry.name > start_after and entry.is_file()
                 ]
             return [(name, stat.st_size, stat.st_mtime_ns // 1_000_000) for name, stat in stats]
-        found = client.patience.retried(lambda: list(client.list(path, start_after)), f"listing {self.root}/{folder}")
+        found = client.patience.retried(
+            lambda: list(client.list(path, start_after, False)), f"listing {self.root}/{folder}"
+        )
         if not found and not start_after:
             raise FileNotFoundError(f"there is no folder {folder} in {self.root}")
         return found

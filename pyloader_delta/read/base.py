@@ -227,8 +227,13 @@ def samples(value: Any, *, place: str) -> Samples:
     return dict(value), int(stated)
 
 
-def chunk_files(root: str) -> Iterator[str]:
-    """Yield the absolute paths of the chunk files below a folder, sorted."""
+def chunk_files(root: str, *, hive: bool = False) -> Iterator[str]:
+    """Yield the absolute paths of the chunk files below a folder, sorted.
+
+    Args:
+        root: The folder, as a path or a `file:` URI.
+        hive: Whether folders named `_name=value` are partitions, so that they count.
+    """
     root = table_path(root) if root[:5].lower() == "file:" else root
     if os.path.isfile(root):
         raise ConfigError(f"root_dir must be a folder of chunk files, {root!r} is a file")
@@ -246,7 +251,9 @@ def chunk_files(root: str) -> Iterator[str]:
             folders[:] = []
             continue
         visited.add(real)
-        folders[:] = sorted(name for name in folders if not name.startswith(("_", ".")))
+        folders[:] = sorted(
+            name for name in folders if not name.startswith(("_", ".")) or (hive and name[0] == "_" and "=" in name)
+        )
         found += [
             os.path.join(folder, name)
             for name in names

@@ -9,9 +9,8 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from pyloader_delta.delta.folder import PlainFile, folder_snapshot
-from pyloader_delta.delta.paths import table_path
 from pyloader_delta.delta.store import Store
-from pyloader_delta.errors import ConfigError
+from pyloader_delta.errors import ConfigError, ReadError, TableError
 from pyloader_delta.read.base import T_co, chunk_files
 from pyloader_delta.read.tables import TableReader
 from pyloader_delta.values import Chunk
@@ -37,6 +36,9 @@ class ParquetDataReader(TableReader[T_co]):
         partition_types: Partition column → its Arrow type; others are int64 where all values are whole numbers, else
             string.
         page_checksums: Verify the checksums of Parquet pages, where the files have them.
+        storage_options: How an object store is reached; see `DeltaDataReader`, here and below.
+        filesystem: A pyarrow or fsspec filesystem to read from.
+        stall_timeout: Seconds without any progress of a store after which reading fails.
     """
 
     partition_types: Mapping[str, pa.DataType] | None = None
@@ -52,6 +54,9 @@ class ParquetDataReader(TableReader[T_co]):
         exact_length: bool | None = None,
         partition_types: Mapping[str, pa.DataType] | None = None,
         page_checksums: bool | None = None,
+        storage_options: Mapping[str, object] | None = None,
+        filesystem: Any = None,
+        stall_timeout: float | None = None,
     ) -> None:
         super().__init__(
             batch_size,
@@ -62,6 +67,9 @@ class ParquetDataReader(TableReader[T_co]):
             exact_length=exact_length,
             partition_types=partition_types,
             page_checksums=page_checksums,
+            storage_options=storage_options,
+            filesystem=filesystem,
+            stall_timeout=stall_timeout,
         )
 
     def chunks(self, root: str) -> list[Chunk]:
@@ -75,21 +83,21 @@ class ParquetDataReader(TableReader[T_co]):
                 `missing_as_none`).
         """
         if not isinstance(root, str | os.PathLike):
-            raise ConfigError(f"root_dir must be the path of a folder, got {root!r}")
-        root = table_path(os.fspath(root))
+            raise ConfigError(f"root_dir must be the path or URI of a folder, got {root!r}")
         types = self.partition_types
         if types is not None and not (
             isinstance(types, Mapping) and all(isinstance(kind, pa.DataType) for kind in types.values())
         ):
             raise ConfigError(f"partition_types must be a dict of Arrow types or None, got {types!r}")
-        store = Store(root)
-        files = [_plain_file(path) for path in chunk_files(root)]
+        store = self._store(os.fspath(root))
+        files = _local_files(store.root) if store.local else _stored_files(store)
         if not files:
             raise ConfigError(
-                f"root_dir {root!r} holds no Parquet file (names that begin with '_' or '.', and *.crc, do not count)"
+                f"root_dir {store.root!r} holds no Parquet file (names that begin with '_' or '.', and *.crc, do not "
+                "count)"
             )
         snapshot = folder_snapshot(store, files, types, missing_as_none=self.missing_as_none)
-        return self._listed((root,), store, snapshot, "UTC")
+        return self._listed((store.root,), store, snapshot, "UTC")
 
     def read_file(self, path: str) -> NoReturn:
         """Not used: files are read by row groups."""
@@ -99,6 +107,33 @@ class ParquetDataReader(TableReader[T_co]):
         )
 
 
-def _plain_file(path: str) -> PlainFile:
-    stat = os.stat(path)
-    return PlainFile(path, stat.st_size, stat.st_mtime_ns // 1_000_000)
+def _local_files(root: str) -> list[PlainFile]:
+    found = []
+    for path in chunk_files(root, hive=True):
+        stat = os.stat(path)
+        name = os.path.relpath(path, root).replace(os.sep, "/")
+        found.append(PlainFile(name, stat.st_size, stat.st_mtime_ns // 1_000_000))
+    return found
+
+
+def _stored_files(store: Store) -> list[PlainFile]:
+    """Return what `chunk_files` counts as files, below a folder of a store."""
+    try:
+        entries = store.walk()
+    except FileNotFoundError as error:
+        raise ConfigError(f"root_dir {store.root!r} does not exist or is empty") from error
+    except OSError as error:
+        raise ReadError(f"cannot list {store.root}: {error}") from error
+    found = []
+    for path, size_bytes, time_ms in sorted(entries):
+        parts = path.split("/")
+        if "_delta_log" in parts:
+            folder = "/".join([store.root, *parts[: parts.index("_delta_log")]])
+            raise TableError(
+                f"{folder} is a Delta table: read it with DeltaDataReader. Its files read without the log give "
+                "deleted and rewritten rows"
+            )
+        hidden = any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in parts)
+        if not hidden and not path.endswith((".crc", "/")):
+            found.append(PlainFile(path, size_bytes, time_ms))
+    return found

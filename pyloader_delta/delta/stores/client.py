@@ -18,8 +18,11 @@ class Client(Protocol):
     what may be tried again, and OSError for the rest; texts are free of secrets.
     """
 
-    def list(self, folder: str, start_after: str) -> Iterator[Entry]:
-        """Yield the files that lie in a folder itself, names after `start_after` only; none if there is no folder."""
+    def list(self, folder: str, start_after: str, recursive: bool) -> Iterator[Entry]:
+        """Yield the files that lie in a folder itself, names after `start_after` only; none if there is no folder.
+
+        With `recursive` also those in folders below, whose names are paths relative to `folder`.
+        """
         ...
 
     def read(self, path: str, start: int, stop: int | None) -> tuple[pa.Buffer, int]:

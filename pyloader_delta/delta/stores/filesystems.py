@@ -54,14 +54,16 @@ class FilesystemClient:
         name = authority.partition("@")[0]
         self._prefix = "/" if rooted else f"{name}/" if name else ""
 
-    def list(self, folder: str, start_after: str) -> Iterator[Entry]:
+    def list(self, folder: str, start_after: str, recursive: bool) -> Iterator[Entry]:
         import pyarrow.fs as fs
 
-        selector = fs.FileSelector(self._path(folder), allow_not_found=True)
+        base = self._path(folder)
+        selector = fs.FileSelector(base, allow_not_found=True, recursive=recursive)
         for info in self._watched(lambda: self._filesystem.get_file_info(selector)):
-            if info.type == fs.FileType.File and info.base_name > start_after:
+            name = info.path.lstrip("/").removeprefix(base.lstrip("/")).lstrip("/") if recursive else info.base_name
+            if info.type == fs.FileType.File and name > start_after:
                 time_ns = info.mtime_ns or 0
-                yield info.base_name, info.size, time_ns // 1_000_000
+                yield name, info.size, time_ns // 1_000_000
 
     def read(self, path: str, start: int, stop: int | None) -> tuple[pa.Buffer, int]:
         def call() -> tuple[pa.Buffer, int]:

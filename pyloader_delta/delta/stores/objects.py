@@ -47,7 +47,7 @@ class ObjectClient:
             self.patience = Patience(settings.stall_timeout_s, options.max_retries)
         _ = self._store
 
-    def list(self, folder: str, start_after: str) -> Iterator[Entry]:
+    def list(self, folder: str, start_after: str, recursive: bool) -> Iterator[Entry]:
         import obstore
 
         prefix = f"{folder}/" if folder else ""
@@ -55,7 +55,7 @@ class ObjectClient:
             for batch in obstore.list(self._usable(), folder or None, offset=f"{prefix}{start_after}" or None):
                 for found in batch:
                     name = found["path"].removeprefix(prefix)
-                    if "/" not in name:
+                    if recursive or "/" not in name:
                         yield name, found["size"], int(found["last_modified"].timestamp() * 1000)
         except Exception as error:  # obstore's errors have no base but this in common
             raise self._error(error) from None
