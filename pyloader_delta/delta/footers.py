@@ -26,6 +26,7 @@ from pyloader_delta.errors import ReadError
 from pyloader_delta.values import Chunk, DataFile, Snapshot, named
 
 _MAX_THREADS = 16
+_MAX_SAMPLES = 4  # row groups in which the lengths of texts are measured; more where those lack one
 
 
 class Footer(NamedTuple):
@@ -208,18 +209,24 @@ def _measure(file: DataFile, parquet: DataParquet, selection: Selection) -> Foot
 def _sample(
     store: Store, snapshot: Snapshot, files: Sequence[DataFile], selection: Selection, footers: Sequence[Footer]
 ) -> Lengths:
-    """Return the lengths of texts in the first row group that has each of them: mostly the table's first."""
+    """Return the lengths of texts at the beginning of some row groups: spread over the table, and where each is new."""
+    groups = [
+        (file, footer, i)
+        for file, footer in zip(files, footers, strict=True)
+        for i, n_rows in enumerate(footer.n_live)
+        if n_rows
+    ]
+    spread = groups[:: max(len(groups) // _MAX_SAMPLES, 1)][:_MAX_SAMPLES]
     lengths: Lengths = {}
     columns = replace(selection, fields=tuple(field for field in selection.fields if has_variable(field.type)))
-    for file, footer in zip(files, footers, strict=True):
-        first = next((i for i, n_rows in enumerate(footer.n_live) if n_rows), None)
-        if first is None:
-            continue
-        new = [place for place, of_groups in footer.texts.items() if of_groups[first][0] and place not in lengths]
-        if not new:
+    for n, (file, footer, i) in enumerate([*spread, *groups]):
+        places = [place for place, of_groups in footer.texts.items() if of_groups[i][0]]
+        if not any(n < len(spread) or place not in lengths for place in places):
             continue
         with read_errors(file.path, snapshot.version):
             parquet = DataParquet(store, file, columns, snapshot.version, size_bytes=file.size_bytes)
-            found = sample_lengths(parquet, first)
-        lengths |= {place: found[place] for place in new if place in found}
+            found = sample_lengths(parquet, i)
+        for place in places:
+            (n_bytes, n_values), new = lengths.get(place, (0, 0)), found.get(place, (0, 0))
+            lengths[place] = (n_bytes + new[0], n_values + new[1])
     return lengths

@@ -129,3 +129,11 @@ def test_mapped_columns_are_sized_by_their_own_leaves(tmp_path):
     commit.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
     assert sizes(root) == plain
     assert sizes(root, columns=["new x"]) == 8_000
+
+
+def test_texts_that_grow_over_the_table_are_measured_in_several_places(tmp_path):
+    root = str(tmp_path / "t")
+    for i in range(8):
+        write_deltalake(root, pa.table({"s": ["x" * (1 + 100 * i)] * 1000}), mode="append")
+    decoded = sum(1000 * (4 + 1 + 100 * i) for i in range(8))
+    assert 0.6 * decoded < sizes(root) < 1.5 * decoded
