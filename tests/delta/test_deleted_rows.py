@@ -1,18 +1,22 @@
 """Deleted rows are gone, whatever pieces a table is read in; what contradicts the log is refused."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder, WriterProperties, write_deltalake
+from fakes import NumpyThrough
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from reading import gather, in_parts, read
 from vectors import delete_rows, protocol, write_vectors
 
+from pyloader_delta import DataLoader, NumpyDataCollator
 from pyloader_delta.delta.files import OpenFiles
 from pyloader_delta.delta.footers import chunks_of, read_footers
 from pyloader_delta.delta.schema import plain_fields
@@ -107,6 +111,30 @@ def test_any_rows_may_be_deleted_and_any_parts_read_in_any_order(tmp_path_factor
 
 
 _DESCRIPTOR = ("storageType", "pathOrInlineDv", "offset", "sizeInBytes", "cardinality")
+
+
+def test_a_loader_delivers_the_rows_that_are_left_of_row_groups_larger_than_its_window(tmp_path):
+    root, n_rows = str(tmp_path / "t"), 20_000
+    writer = WriterProperties(max_row_group_size=15_000)
+    write_deltalake(root, pa.table({"x": range(n_rows)}), writer_properties=writer)
+    gone = range(0, n_rows, 3)
+    delete_rows(root, {os.path.basename(DeltaTable(root).file_uris()[0]): gone})
+    reader = DeltaDataReader(batch_size=100, shuffle=True)
+    with DataLoader(
+        reader,
+        NumpyThrough(),
+        NumpyDataCollator(),
+        root,
+        shuffle=True,
+        num_workers=2,
+        workers="thread",
+        shuffle_window=3000,
+    ) as loader:
+        epochs = [np.concatenate([batch["x"] for batch in loader]) for _ in range(2)]
+        assert len(loader) == -(-(n_rows - len(gone)) // 100)
+    for rows in epochs:
+        np.testing.assert_array_equal(np.sort(rows), np.setdiff1d(np.arange(n_rows), gone))
+    assert not np.array_equal(*epochs)
 
 
 @pytest.mark.filterwarnings("ignore:VACUUM may delete")
