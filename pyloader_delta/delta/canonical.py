@@ -3,38 +3,29 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyloader_delta.delta.arrays import texts
+from pyloader_delta.delta.paths import data_path
 
-_FILE = re.compile(r"file:(?://(?:localhost)?)?(?=/)", re.IGNORECASE)
-_S3 = re.compile(r"s3[an]://", re.IGNORECASE)
 _ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def canonical(root: str, path: str) -> str:
     """Return a path that is the same for all spellings of one file.
 
-    A path in the log is a URI, absolute or relative to the table; it is unquoted once.
-
     Args:
         root: The table's absolute path or URI, without a slash at its end.
-        path: `path` of an action in the log.
+        path: `path` of an action in the log: a URI, absolute or relative to the table.
 
     Returns:
         The decoded path: relative to the root where the file lies below it, else an absolute path or a URI.
     """
     if "%" not in path and ":" not in path and not path.startswith("/"):
         return path
-    if found := _FILE.match(path):
-        path = path[found.end() :]
-    elif found := _S3.match(path):
-        path = f"s3://{path[found.end() :]}"
-    path = unquote(path)
-    return path.removeprefix(f"{root}/")
+    return data_path(root, path).removeprefix(f"{root}/")
 
 
 def canonical_column(root: str, paths: pa.Array) -> pa.Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,8 @@ from pyloader_delta.columns import numbers
 from pyloader_delta.delta.adds import ADDS, VECTOR, counts
 from pyloader_delta.delta.arrays import integers, view
 from pyloader_delta.delta.canonical import canonical_column
+from pyloader_delta.delta.store import expecting
+from pyloader_delta.delta.stores.ranges import column_spans
 
 _BATCH = 32_768
 _LEAVES = [
@@ -36,11 +38,11 @@ class Part:
     """Paths of the files that hold more adds, as spelled there."""
 
 
-def read_part(file: pq.ParquetFile, root: str, source: int) -> Part:
+def read_part(opened: pa.NativeFile, root: str, source: int) -> Part:
     """Return the content of one Parquet file of a checkpoint, or of a sidecar.
 
     Args:
-        file: The open file.
+        opened: The file, as `Store.open` gives it.
         root: The table's absolute path or URI.
         source: Number of the file among the sources of statistics.
 
@@ -49,18 +51,26 @@ def read_part(file: pq.ParquetFile, root: str, source: int) -> Part:
     """
     part = Part()
     first_row = 0
-    for row_group in range(file.num_row_groups):
-        adds = []
-        start = first_row
-        for batch in file.iter_batches(_BATCH, row_groups=[row_group], columns=_LEAVES):
-            table = pa.Table.from_batches([batch])
-            _take(part, table)
-            if (found := _adds(table, root, source, first_row)) is not None:
-                adds.append(found)
-            first_row += batch.num_rows
-        if adds:
-            part.adds.append(_counted(pa.concat_tables(adds), file, row_group, start))
+    with pq.ParquetFile(opened) as file:
+        for row_group in range(file.num_row_groups):
+            adds = []
+            start = first_row
+            for table in _tables(opened, file, row_group, _LEAVES):
+                _take(part, table)
+                if (found := _adds(table, root, source, first_row)) is not None:
+                    adds.append(found)
+                first_row += table.num_rows
+            if adds:
+                texts = _tables(opened, file, row_group, ["add.stats"])
+                part.adds.append(_counted(pa.concat_tables(adds), texts, start))
     return part
+
+
+def _tables(opened: pa.NativeFile, file: pq.ParquetFile, row_group: int, leaves: Sequence[str]) -> Iterator[pa.Table]:
+    """Yield some leaves of a row group, a number of rows at a time."""
+    with expecting(opened, column_spans(file.metadata, row_group, leaves)):
+        for batch in file.iter_batches(_BATCH, row_groups=[row_group], columns=leaves):
+            yield pa.Table.from_batches([batch])
 
 
 def _take(part: Part, table: pa.Table) -> None:
@@ -74,11 +84,11 @@ def _take(part: Part, table: pa.Table) -> None:
     part.sidecars += [row["path"] for row in _rows(table, "sidecar") if row.get("path") is not None]
 
 
-def statistics(file: pq.ParquetFile, rows: NDArray[Any], names: Collection[str]) -> list[str | dict[str, Any] | None]:
+def statistics(opened: pa.NativeFile, rows: NDArray[Any], names: Collection[str]) -> list[str | dict[str, Any] | None]:
     """Return statistics of some adds of a checkpoint's file: JSON, or what `stats_parsed` has; None for none.
 
     Args:
-        file: The open file.
+        opened: The file, as `Store.open` gives it.
         rows: Integer array of shape (n,): their rows in the file, in any order.
         names: Columns whose statistics are wanted, as data files spell them.
     """
@@ -86,18 +96,17 @@ def statistics(file: pq.ParquetFile, rows: NDArray[Any], names: Collection[str])
     leaves += [f"add.stats_parsed.{kind}.{name}" for kind in ("minValues", "maxValues", "nullCount") for name in names]
     found: list[str | dict[str, Any] | None] = [None] * len(rows)
     first_row = 0
-    for row_group in range(file.num_row_groups):
-        n_rows = file.metadata.row_group(row_group).num_rows
-        places = np.flatnonzero((first_row <= rows) & (rows < first_row + n_rows))
-        if len(places):
-            adds = _child(file.read_row_group(row_group, columns=leaves), "add")
-            taken = numbers(rows[places] - first_row)
-            for name in ("stats", "stats_parsed"):
-                column = _child(adds, name)
-                values = [] if column is None else column.take(taken).to_pylist()
-                for i, value in zip(places.tolist(), values, strict=False):
-                    found[i] = found[i] if value is None else value
-        first_row += n_rows
+    with pq.ParquetFile(opened) as file:
+        for row_group in range(file.num_row_groups):
+            for table in _tables(opened, file, row_group, leaves):
+                places = np.flatnonzero((first_row <= rows) & (rows < first_row + table.num_rows))
+                adds, taken = _child(table, "add"), numbers(rows[places] - first_row)
+                for name in ("stats", "stats_parsed") if len(places) else ():
+                    column = _child(adds, name)
+                    values = [] if column is None else column.take(taken).to_pylist()
+                    for i, value in zip(places.tolist(), values, strict=False):
+                        found[i] = found[i] if value is None else value
+                first_row += table.num_rows
     return found
 
 
@@ -127,10 +136,13 @@ def _adds(table: pa.Table, root: str, source: int, first_row: int) -> pa.Table |
     return pa.Table.from_arrays(arrays, schema=ADDS)
 
 
-def _counted(adds: pa.Table, file: pq.ParquetFile, row_group: int, first_row: int) -> pa.Table:
+def _counted(adds: pa.Table, texts: Iterable[pa.Table], first_row: int) -> pa.Table:
     """Return adds with their numbers of rows, also where only statistics as JSON have them.
 
-    These are often most of a checkpoint, so that few of them are in memory at a time.
+    Args:
+        adds: Those of a row group.
+        texts: Its `add.stats`, which are often most of a checkpoint: they are read if needed, and not all at once.
+        first_row: Its first row in the file.
     """
     known = adds.column("numRecords")
     if not known.null_count:
@@ -138,13 +150,13 @@ def _counted(adds: pa.Table, file: pq.ParquetFile, row_group: int, first_row: in
     rows = np.concatenate([view(chunk) for chunk in adds.column("row").chunks]) - first_row
     found = []
     start = 0
-    for batch in file.iter_batches(_BATCH, row_groups=[row_group], columns=["add.stats"]):
-        first, last = np.searchsorted(rows, (start, start + batch.num_rows))
-        stats = _child(_child(pa.Table.from_batches([batch]), "add"), "stats")
+    for table in texts:
+        first, last = np.searchsorted(rows, (start, start + table.num_rows))
+        stats = _child(_child(table, "add"), "stats")
         if stats is None:
             return adds
         found.append(counts(_one(stats.take(numbers(rows[first:last] - start)))))
-        start += batch.num_rows
+        start += table.num_rows
     counted = pc.coalesce(known, pa.chunked_array([pa.concat_arrays(found)]))
     return adds.set_column(adds.schema.get_field_index("numRecords"), "numRecords", counted)
 

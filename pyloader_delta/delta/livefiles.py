@@ -8,7 +8,6 @@ from typing import Any, overload
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from pyloader_delta.columns import numbers
@@ -129,7 +128,7 @@ class LiveFiles(Sequence[DataFile]):
         if not isinstance(source, str):
             return list(source.take(numbers(rows)).to_pylist())
         try:
-            with self._store.open(source) as opened, pq.ParquetFile(opened) as file:
+            with self._store.open(source) as file:
                 return statistics(file, rows, names)
         except FileNotFoundError:
             return [None] * len(rows)

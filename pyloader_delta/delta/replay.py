@@ -11,22 +11,24 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from pyloader_delta.delta.adds import AddRows, key, keys
 from pyloader_delta.delta.arrays import integers, texts
 from pyloader_delta.delta.canonical import canonical
 from pyloader_delta.delta.checkpoint import Part, read_part
 from pyloader_delta.delta.commit import commit_info, read_actions
+from pyloader_delta.delta.listing import LOG
 from pyloader_delta.delta.log import Listing, Segment
 from pyloader_delta.delta.store import Store
+from pyloader_delta.delta.stores.retry import ExhaustedError
 from pyloader_delta.errors import TableError
-
-LOG = "_delta_log"
-
 
 _MAX_THREADS = 8
 _Parsed = TypeVar("_Parsed")
+
+
+class UnansweredError(TableError):
+    """The store refuses or does not answer: another way would fare no better."""
 
 
 class _UnreadableError(TableError):
@@ -83,8 +85,11 @@ def read_commits(store: Store, names: Sequence[str], parse: Callable[[pa.Buffer]
 
 
 def _broken(store: Store, name: str, error: Exception) -> TableError:
-    kind = TableError if name.endswith(".json") and name.count(".") == 1 else _UnreadableError
-    return kind(f"{name} in the log of {store.root} cannot be read: {error}; restore it from a copy of the table")
+    text = f"{name} in the log of {store.root} cannot be read: {error}"
+    if isinstance(error, (TimeoutError, PermissionError, ExhaustedError)):
+        return UnansweredError(text)
+    commit = name.endswith(".json") and name.count(".") == 1
+    return (TableError if commit else _UnreadableError)(f"{text}; restore it from a copy of the table")
 
 
 class _Replay:
@@ -187,7 +192,7 @@ class _Replay:
     def _part(self, path_and_size: tuple[str, int | None], source: int) -> Part:
         path, size = path_and_size
         try:
-            with self._store.open(path, size) as opened, pq.ParquetFile(opened) as file:
+            with self._store.open(path, size) as file:
                 return read_part(file, self._root, source)
         except Exception as error:  # a corrupt file makes pyarrow raise nearly anything
             raise _broken(self._store, path.removeprefix(f"{LOG}/"), error) from error

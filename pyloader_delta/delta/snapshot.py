@@ -11,11 +11,12 @@ import pyarrow.compute as pc
 from pyloader_delta.delta.adds import keys
 from pyloader_delta.delta.commit import commit_time_ms
 from pyloader_delta.delta.history import version_at
+from pyloader_delta.delta.listing import LOG, recent_log, whole_log
 from pyloader_delta.delta.livefiles import files_of, live_files
 from pyloader_delta.delta.log import Listing
 from pyloader_delta.delta.paths import table_path
 from pyloader_delta.delta.protocol import check_protocol
-from pyloader_delta.delta.replay import LOG, replay
+from pyloader_delta.delta.replay import State, UnansweredError, replay
 from pyloader_delta.delta.retention import retention, risk
 from pyloader_delta.delta.schema import arrow_schema, mapping_mode, row_id_field, table_fields
 from pyloader_delta.delta.store import Store, table_root
@@ -51,25 +52,22 @@ def load_snapshot(
 
 
 class TableLog:
-    """The log of a table as it was when this was made.
+    """The log of a table.
 
     Args:
         store: The table's store.
-
-    Raises:
-        TableError: There is no table, or its log cannot be listed.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._listing = _list(store)
+        self._listing: Listing | None = None
 
     def snapshot(self, version: int | None = None, *, time_ms: int | None = None) -> Snapshot:
         """Return the state at a version, or at a time; see `load_snapshot`."""
         store = self._store
         if time_ms is not None:
-            version = version_at(store, self._listing, time_ms)
-        state = replay(store, self._listing, version)
+            version = version_at(store, self._whole(), time_ms)
+        state = self._state(version)
         check_protocol(store.root, state.protocol, state.metadata)
         configuration = state.metadata.get("configuration") or {}
         if not isinstance(configuration, dict):
@@ -93,13 +91,14 @@ class TableLog:
 
     def retention_risk(self, snapshot: Snapshot) -> str | None:
         """Return why files of a snapshot may be deleted while it is read, and when; None where that is far off."""
-        latest = self._listing.latest
+        listing = self._listing or self._whole()
+        latest = listing.latest
         if latest is None or snapshot.version is None:
             return None
         n_dropped = 0
         if latest != snapshot.version:
             try:
-                live = replay(self._store, self._listing, None).adds
+                live = replay(self._store, listing, None).adds
             except TableError:
                 return None  # what the table has become cannot be read, so neither what it dropped
             held = keys(files_of(snapshot).table)
@@ -114,20 +113,23 @@ class TableLog:
             kept=retention(snapshot.configuration),
         )
 
+    def _whole(self) -> Listing:
+        self._listing = whole_log(self._store)
+        return self._listing
 
-def _list(store: Store) -> Listing:
-    try:
-        return Listing(store.list(LOG))
-    except (FileNotFoundError, NotADirectoryError) as error:
-        if not store.local:
-            text = f"there is no table at {store.root}: {error}; is the path right?"
-        elif os.path.isdir(store.root):
-            text = f"{store.root} is no Delta table: it has no folder {LOG}; give the table's own folder"
-        else:
-            text = f"there is no table at {store.root}: the folder does not exist; is the path right?"
-        raise TableError(text) from error
-    except OSError as error:
-        raise TableError(f"the log of {store.root} cannot be listed: {error}") from error
+    def _state(self, version: int | None) -> State:
+        listing = self._listing or recent_log(self._store, version)
+        if listing is not None:
+            try:
+                state = replay(self._store, listing, version)
+            except UnansweredError:
+                raise
+            except TableError:
+                pass  # what came before may help, or else gives the reason
+            else:
+                self._listing = listing
+                return state
+        return replay(self._store, self._whole(), version)
 
 
 def _partition_columns(

@@ -6,6 +6,7 @@ import random
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
+from pyarrow.fs import LocalFileSystem
 from random_logs import RandomTable, Version
 from reading import read
 
@@ -69,6 +70,7 @@ def test_each_version_of_a_random_log_is_what_its_model_says(tmp_path, seed):
         assert snapshot.schema.names == list(version.columns.values())
     latest = table.versions[-1]
     assert as_sorted(read(table.root).to_pylist()) == as_sorted(latest.rows())
+    assert as_sorted(read(table.root, filesystem=LocalFileSystem()).to_pylist()) == as_sorted(latest.rows())
     number = random.Random(seed).randrange(table.first, len(table.versions))
     moment = dt.datetime.fromtimestamp(table.versions[number].time_ms / 1000, dt.UTC)
     expected = as_sorted(table.versions[number].rows())

@@ -19,6 +19,10 @@ class PassingError(OSError):
     """A failure that may pass: too many requests, a server's fault, a connection lost, a body cut, no answer."""
 
 
+class ExhaustedError(OSError):
+    """Every attempt failed, each with something that might have passed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Patience:
     """How long one request is repeated."""
@@ -41,7 +45,8 @@ class Patience:
 
         Raises:
             TimeoutError: No answer came in time.
-            OSError: All attempts failed; or an attempt's own error.
+            ExhaustedError: All attempts failed.
+            OSError: An attempt's own error.
         """
         lost_s = 0.0
         # random's own generator is the user's: it is neither read nor changed
@@ -64,4 +69,4 @@ class Patience:
         tried = f"{what}: tried {n_failed} times"
         if stalled:
             raise TimeoutError(f"{tried}, no answer within stall_timeout={self.stall_timeout_s:g} s: {reason}")
-        raise OSError(f"{tried}, the last time: {reason}")
+        raise ExhaustedError(f"{tried}, the last time: {reason}")
