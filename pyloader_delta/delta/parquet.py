@@ -172,7 +172,7 @@ class DataParquet:
         first, last = self.starts[row_group : row_group + 2]
         table = None
         if names := self._names(filtered):
-            with expecting(self._source, column_spans(self.metadata, row_group, names)):
+            with expecting(self._source, lambda: column_spans(self.metadata, row_group, names)):
                 table = self._file.read_row_group(row_group, columns=names, use_threads=False)
         return Piece(self, table, first, last - first, filtered).table()
 
@@ -186,7 +186,7 @@ class DataParquet:
         if not names:
             yield Piece(self, None, first, last - first, filtered)
             return
-        with expecting(self._source, column_spans(self.metadata, row_group, names), bounded=True):
+        with expecting(self._source, lambda: column_spans(self.metadata, row_group, names), bounded=True):
             batches = self._file.iter_batches(batch_rows, row_groups=[row_group], columns=names, use_threads=False)
             for batch in batches:
                 yield Piece(self, batch, first, batch.num_rows, filtered)

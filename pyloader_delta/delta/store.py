@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -169,10 +169,16 @@ class StoreFile(pa.PythonFile):  # type: ignore[misc]
 
 
 @contextmanager
-def expecting(file: pa.NativeFile, spans: Sequence[Span], *, bounded: bool = False) -> Iterator[None]:
-    """Have bytes of a file of `Store.open` at hand that are about to be read; see `RangeFile.expecting`."""
+def expecting(file: pa.NativeFile, spans: Callable[[], Sequence[Span]], *, bounded: bool = False) -> Iterator[None]:
+    """Have bytes of a file of `Store.open` at hand that are about to be read; see `RangeFile.expecting`.
+
+    Args:
+        file: The file.
+        spans: Returns which bytes; not called for a mapped file.
+        bounded: Hold a part of them only.
+    """
     if isinstance(file, StoreFile):
-        with file.ranges.expecting(spans, bounded=bounded):
+        with file.ranges.expecting(spans(), bounded=bounded):
             yield
     else:
         yield
