@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+
+from pyloader_delta.arrays import NUMBERS, leaf
 
 
 def texts(values: Sequence[str | None]) -> pa.Array:
@@ -35,10 +38,9 @@ def integers(values: Sequence[int | None], kind: pa.DataType | None = None) -> p
     return pa.Array.from_buffers(kind, len(values), [_valid(values), pa.py_buffer(data)])
 
 
-def view(array: pa.Array) -> NDArray[np.generic]:
+def view(array: pa.Array) -> NDArray[Any]:
     """Return the values of a numeric array, on its memory; what stands at nulls is arbitrary."""
-    dtype = array.type.to_pandas_dtype()
-    return np.frombuffer(array.buffers()[1] or b"", dtype, array.offset + len(array))[array.offset :]
+    return leaf(array, NUMBERS[array.type.id])
 
 
 def _valid(values: Sequence[object | None]) -> pa.Buffer | None:

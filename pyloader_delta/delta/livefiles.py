@@ -27,24 +27,32 @@ _COLUMNS = ("path", "size", "modificationTime", "n_rows", "deletionVector", "bas
 class LiveFiles(Sequence[DataFile]):
     """Live files by (modification time, path). Data files are made when they are asked for.
 
+    A copy, pickled or not, does not know the store, which may hold secrets: it has the statistics of commits alone.
+
     Args:
-        store: The table's store.
+        store: The table's store; None where there is no way to it.
         files: One row a file.
         partition_values: Partition column → its values as the log spells them, dictionary-encoded.
         sources: What has the statistics of files, by number: a Parquet file's path, or texts.
+        root: The table's absolute path or URI, where there is no store.
     """
 
     def __init__(
         self,
-        store: Store,
+        store: Store | None,
         files: pa.Table,
         partition_values: Mapping[str, pa.ChunkedArray],
         sources: Sequence[str | pa.ChunkedArray],
+        root: str = "",
     ) -> None:
         self._store = store
+        self._root = root if store is None else store.root
         self._files = files
         self._partition_values = dict(partition_values)
         self._sources = sources
+
+    def __reduce__(self) -> tuple[type[LiveFiles], tuple[object, ...]]:
+        return LiveFiles, (None, self._files, self._partition_values, self._sources, self._root)
 
     def __len__(self) -> int:
         return int(self._files.num_rows)
@@ -71,7 +79,7 @@ class LiveFiles(Sequence[DataFile]):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"<{len(self)} files of {self._store.root}>"
+        return f"<{len(self)} files of {self._root}>"
 
     @property
     def n_rows(self) -> pa.ChunkedArray:
@@ -100,7 +108,7 @@ class LiveFiles(Sequence[DataFile]):
         """
         taken = numbers(positions)
         partition_values = {name: column.take(taken) for name, column in self._partition_values.items()}
-        return LiveFiles(self._store, self._files.take(taken), partition_values, self._sources)
+        return LiveFiles(self._store, self._files.take(taken), partition_values, self._sources, self._root)
 
     def statistics(self, positions: NDArray[np.int64], names: Collection[str]) -> list[str | Mapping[str, Any] | None]:
         """Return the log's statistics of some files, as they are written there.
@@ -127,6 +135,8 @@ class LiveFiles(Sequence[DataFile]):
     def _read(self, source: str | pa.ChunkedArray, rows: NDArray[Any], names: Collection[str]) -> list[Any]:
         if not isinstance(source, str):
             return list(source.take(numbers(rows)).to_pylist())
+        if self._store is None:
+            return [None] * len(rows)
         try:
             with self._store.open(source) as file:
                 return statistics(file, rows, names)
@@ -140,7 +150,7 @@ class LiveFiles(Sequence[DataFile]):
         each = zip(*values, strict=True) if values else ((),) * len(columns[0])
         for (path, size, time, rows, vector, row_id), own in zip(zip(*columns, strict=True), each, strict=True):
             yield DataFile(
-                absolute(self._store.root, path),
+                absolute(self._root, path),
                 size,
                 time,
                 rows,

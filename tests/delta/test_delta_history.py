@@ -9,7 +9,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyarrow import table as arrow_table
 
 from pyloader_delta.delta import load_snapshot, moment_ms
-from pyloader_delta.errors import ConfigError, TableError
+from pyloader_delta.errors import ConfigError, ReadError, TableError
 from pyloader_delta.read.delta import DeltaDataReader
 
 UTC = dt.UTC
@@ -153,6 +153,16 @@ def test_a_copied_table_keeps_its_times(tmp_path):
             assert reader.snapshot.version == version
             assert reader.read_chunk(chunk)["x"].to_pylist() == [version]
             reader.close()
+
+
+@pytest.mark.filterwarnings("ignore:VACUUM may delete")
+def test_a_version_whose_files_were_vacuumed_says_so(tmp_path):
+    root = str(tmp_path / "t")
+    write_deltalake(root, arrow_table({"x": [1]}))
+    write_deltalake(root, arrow_table({"x": [2]}), mode="overwrite")
+    DeltaTable(root).vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    with pytest.raises(ReadError, match="of version 0 is missing; was the table vacuumed"):
+        DeltaDataReader(version=0).chunks(root)
 
 
 def test_version_and_timestamp_exclude_each_other(timed):

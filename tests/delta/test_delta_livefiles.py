@@ -1,5 +1,6 @@
 """The live files of a snapshot: a sequence, with statistics that are read from the log when they are wanted."""
 
+import copy
 import json
 import pickle
 
@@ -50,7 +51,15 @@ def test_files_equal_any_sequence_of_the_same(files):
     assert files != list(files)[1:]
     assert files != files[:4]
     assert files != 5
-    assert files == pickle.loads(pickle.dumps(files))
+
+
+@pytest.mark.parametrize("copied", [lambda files: pickle.loads(pickle.dumps(files)), copy.copy, copy.deepcopy])
+def test_a_copy_has_the_same_files_but_no_way_to_the_store(files, copied):
+    other = copied(files)
+    assert other == files
+    statistics = other.statistics(np.arange(5), ["x"])
+    assert statistics[:3] == [None] * 3
+    assert json.loads(statistics[3])["numRecords"] == 6  # a commit's
 
 
 def test_partition_values_are_those_of_the_file(files):
