@@ -14,11 +14,12 @@ _ARRAY_MOST = 4096  # numbers in a container; one with more is a bitmap
 _OFFSETS_FROM = 4  # a bitmap with runs states offsets only from that many containers on
 
 
-def decode(data: bytes | memoryview) -> NDArray[np.int64]:
+def decode(data: bytes | memoryview, most: int) -> NDArray[np.int64]:
     """Return the numbers in a deletion vector.
 
     Args:
         data: A little-endian magic number and the bitmap.
+        most: How many numbers there may be; few bytes can stand for very many.
 
     Returns:
         int64 array of shape (n,): the numbers, >= 0, ascending.
@@ -37,8 +38,9 @@ def decode(data: bytes | memoryview) -> NDArray[np.int64]:
             if not before < high < 1 << 31:
                 raise ValueError("its bitmaps are out of order")
             before = high
-            low, at = _bitmap(data, at + 4)
+            low, at = _bitmap(data, at + 4, most)
             found.append(low + (high << 32))
+            most -= len(low)
     except struct.error as error:
         raise ValueError(f"it ends early: {error}") from error
     if at != len(data):
@@ -49,7 +51,7 @@ def decode(data: bytes | memoryview) -> NDArray[np.int64]:
     return numbers
 
 
-def _bitmap(data: bytes | memoryview, at: int) -> tuple[NDArray[np.int64], int]:
+def _bitmap(data: bytes | memoryview, at: int, most: int) -> tuple[NDArray[np.int64], int]:
     """Return the numbers of one 32-bit bitmap and where it ends."""
     (cookie,) = struct.unpack_from("<I", data, at)
     at += 4
@@ -67,6 +69,8 @@ def _bitmap(data: bytes | memoryview, at: int) -> tuple[NDArray[np.int64], int]:
     else:
         raise ValueError(f"its cookie {cookie} is not known")
     header = _array(data, "<u2", 2 * n, at).reshape(n, 2).astype(np.int64)
+    if header[:, 1].sum() + n > most:
+        raise ValueError(f"it has {header[:, 1].sum() + n} numbers, where more than {most} are too many")
     at += 4 * n
     if cookie == _NO_RUNS or n >= _OFFSETS_FROM:
         at += 4 * n

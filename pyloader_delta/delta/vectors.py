@@ -44,7 +44,7 @@ def deleted_rows(
     try:
         if vector.storage_type != "i":
             place = _path(vector)
-        rows = roaring.decode(_bytes(store, vector, place))
+        rows = roaring.decode(_bytes(store, vector, place), n_rows)
         if len(rows) != vector.cardinality:
             raise ValueError(f"it has {len(rows)} rows, but the log says {vector.cardinality}")
         if len(rows) and rows[-1] >= n_rows:

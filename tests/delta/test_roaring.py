@@ -18,7 +18,7 @@ RUN = st.tuples(NEAR, st.integers(0, 20_000)).map(lambda run: range(run[0], sum(
 @given(st.lists(NEAR | FAR, max_size=50), st.lists(RUN, max_size=4), st.booleans())
 def test_numbers_come_back_from_arrays_bitmaps_and_runs(singles, ranges, runs):
     numbers = sorted({*singles, *(n for found in ranges for n in found)})
-    decoded = decode(vector(numbers, runs=runs))
+    decoded = decode(vector(numbers, runs=runs), len(numbers))
     assert decoded.dtype == np.int64
     assert decoded.tolist() == numbers
 
@@ -28,7 +28,7 @@ def test_numbers_come_back_from_arrays_bitmaps_and_runs(singles, ranges, runs):
 )
 @pytest.mark.parametrize("runs", [False, True])
 def test_borders_of_containers(numbers, runs):
-    assert decode(vector(numbers, runs=runs)).tolist() == list(numbers)
+    assert decode(vector(numbers, runs=runs), len(numbers)).tolist() == list(numbers)
 
 
 GOOD = vector([1, 2, 70_000, 1 << 40])
@@ -41,7 +41,7 @@ def test_each_vector_that_is_cut_is_refused(data):
     step = max(len(data) // 60, 1)
     for size in range(0, len(data), step):
         with pytest.raises(ValueError, match="ends early"):
-            decode(data[:size])
+            decode(data[:size], 5000)
 
 
 @pytest.mark.parametrize(
@@ -61,4 +61,12 @@ def test_each_vector_that_is_cut_is_refused(data):
 )
 def test_what_is_no_vector_is_refused_with_the_reason(data, reason):
     with pytest.raises(ValueError, match=reason):
-        decode(data)
+        decode(data, 1 << 40)
+
+
+@pytest.mark.parametrize("numbers", [range(70_000), [1, 2, 1 << 40]])
+def test_more_numbers_than_there_may_be_are_refused_before_they_are_made(numbers):
+    for runs in (False, True):
+        assert len(decode(vector(numbers, runs=runs), len(numbers))) == len(numbers)
+        with pytest.raises(ValueError, match="are too many"):
+            decode(vector(numbers, runs=runs), len(numbers) - 1)
