@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 from pyloader_delta.collate.nested import map_arrays
@@ -28,7 +29,10 @@ def finished(batch: Any, kinds: Kinds) -> Any:
     Entries of a dict that are padded have their lengths beside them. Elsewhere in nested batches, rows that are padded
     become a tuple of the array and their lengths.
     """
-    if type(batch) is dict and any(type(value) in _ROWS for value in batch.values()):
+    there = set(map(type, batch.values())) if type(batch) is dict else set()
+    if there == {np.ndarray} and kinds.array is not None:
+        return dict(zip(batch, map(kinds.array, batch.values()), strict=True))  # most batches: no Python for each array
+    if not there.isdisjoint(_ROWS):
         found: dict[str, Any] = {}
         for name, value in batch.items():
             if type(value) is RaggedBatch and value.form == "pad":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -39,9 +40,14 @@ class TorchDataCollator(NumpyDataCollator[T_co]):
 
     def finalize(self, batch: Any) -> Any:
         """Return the batch with a tensor in the place of each array; texts are lists."""
-        import torch
+        return finished(batch, _kinds())
 
-        return finished(batch, Kinds(array=torch.from_numpy, jagged=_jagged, text=texts))
+
+@functools.cache
+def _kinds() -> Kinds:
+    import torch
+
+    return Kinds(array=torch.from_numpy, jagged=_jagged, text=texts)
 
 
 def _jagged(batch: RaggedBatch) -> Any:
