@@ -52,6 +52,8 @@ def recent_log(store: Store, version: int | None) -> Listing | None:
         if not isinstance(first, int) or first < 0 or (version is not None and version < first):
             return None
         found = Listing(store.list(LOG, start_after=f"{first:020d}"))
+    except TimeoutError as error:  # nor would listing be answered
+        raise TableError(f"the log of {store.root} cannot be listed: {error}") from error
     except (OSError, ValueError, TypeError, KeyError):
         return None  # listing all of it tells what is wrong, if anything is
     return found if found.checkpoints else None

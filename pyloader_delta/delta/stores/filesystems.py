@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import queue
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from pyloader_delta.delta.paths import split
 from pyloader_delta.delta.stores.client import Entry
 from pyloader_delta.delta.stores.retry import PassingError, Patience
 from pyloader_delta.delta.stores.settings import StoreSettings
@@ -50,9 +50,12 @@ class FilesystemClient:
         self._filesystem = _arrow(filesystem)
         self._settings = settings
         self.patience = Patience(settings.stall_timeout_s)
-        rooted = kind in ("hdfs", "viewfs", "webhdfs", "file", "")
+        self._base = f"{kind}://{authority}/"
+        rooted = kind in ("hdfs", "viewfs", "file", "") or (not authority and kind != "uc")
         name = authority.partition("@")[0]
         self._prefix = "/" if rooted else f"{name}/" if name else ""
+        handler = getattr(self._filesystem, "handler", None)
+        self._strip = None if kind == "" else getattr(getattr(handler, "fs", None), "_strip_protocol", None)
 
     def list(self, folder: str, start_after: str, recursive: bool) -> Iterator[Entry]:
         import pyarrow.fs as fs
@@ -78,6 +81,8 @@ class FilesystemClient:
         return self._watched(call)
 
     def _path(self, path: str) -> str:
+        if self._strip is not None:  # fsspec knows best what its paths are
+            return str(self._strip(f"{self._base}{path}"))
         return f"{self._prefix}{path}".rstrip("/")
 
     def _watched(self, call: Callable[[], T]) -> T:
@@ -138,13 +143,8 @@ def _arrow(filesystem: Any) -> Any:
 
     if isinstance(filesystem, fs.FileSystem):
         return filesystem
-    try:
-        return fs.PyFileSystem(fs.FSSpecHandler(filesystem)) if hasattr(filesystem, "cat_file") else _refuse(filesystem)
-    except ImportError as error:
-        raise ConfigError(f"filesystem= cannot be used: {error}") from error
-
-
-def _refuse(filesystem: Any) -> Any:
+    if "fsspec" in sys.modules and isinstance(filesystem, sys.modules["fsspec"].AbstractFileSystem):
+        return fs.PyFileSystem(fs.FSSpecHandler(filesystem))
     raise ConfigError(f"filesystem= must be a filesystem of pyarrow or fsspec, got a {type(filesystem).__name__}")
 
 
@@ -158,8 +158,3 @@ def _kind(filesystem: Any) -> str:
         name = protocol if isinstance(protocol, str) else protocol[0]
         name = "" if name in ("file", "local") else name
     return _NAMES.get(name, name)
-
-
-def same_kind(path: str, root: str) -> bool:
-    """Return whether two absolute paths or URIs lie in one filesystem's name space."""
-    return split(path).kind == split(root).kind

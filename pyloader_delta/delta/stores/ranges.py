@@ -181,8 +181,7 @@ def column_spans(metadata: pq.FileMetaData, row_group: int, names: Iterable[str]
     found = []
     for i in range(group.num_columns):
         column = group.column(i)
-        path = column.path_in_schema
-        if path in wanted or any(path.startswith(f"{name}.") for name in _prefixes(path, wanted)):
+        if not wanted.isdisjoint(_prefixes(column.path_in_schema)):
             start = column.data_page_offset
             if column.has_dictionary_page and column.dictionary_page_offset:
                 start = min(start, column.dictionary_page_offset)
@@ -190,9 +189,10 @@ def column_spans(metadata: pq.FileMetaData, row_group: int, names: Iterable[str]
     return found
 
 
-def _prefixes(path: str, wanted: set[str]) -> Iterator[str]:
+def _prefixes(path: str) -> Iterator[str]:
+    """Yield what may be the column of a leaf: names may have dots, too."""
     parts = path.split(".")
-    return (name for n in range(1, len(parts)) if (name := ".".join(parts[:n])) in wanted)
+    return (".".join(parts[:n]) for n in range(1, len(parts) + 1))
 
 
 def _joined(spans: Iterable[Span]) -> Iterator[Span]:
