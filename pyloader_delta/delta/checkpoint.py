@@ -103,11 +103,26 @@ def statistics(opened: pa.NativeFile, rows: NDArray[Any], names: Collection[str]
                 adds, taken = _child(table, "add"), numbers(rows[places] - first_row)
                 for name in ("stats", "stats_parsed") if len(places) else ():
                     column = _child(adds, name)
-                    values = [] if column is None else column.take(taken).to_pylist()
+                    values = [] if column is None else _values(column.take(taken))
                     for i, value in zip(places.tolist(), values, strict=False):
                         found[i] = found[i] if value is None else value
                 first_row += table.num_rows
     return found
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """Return Python values, None for what Python has no value for, such as a time beyond the year 9999."""
+    try:
+        return list(column.to_pylist())
+    except (ValueError, OverflowError):
+        return [_value(scalar) for scalar in column]
+
+
+def _value(scalar: pa.Scalar) -> Any:
+    try:
+        return scalar.as_py()
+    except (ValueError, OverflowError):
+        return None
 
 
 def _adds(table: pa.Table, root: str, source: int, first_row: int) -> pa.Table | None:

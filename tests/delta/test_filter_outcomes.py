@@ -1,5 +1,8 @@
 """Filters of any spelling keep exactly the rows that plain Python keeps, and bounds never rule out what a row is."""
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from filter_cases import (
     LITERALS,
@@ -26,6 +29,7 @@ from pyloader_delta.delta.filters.literals import key
 from pyloader_delta.delta.filters.outcomes import FALSE, NULL, TRUE, outcomes
 from pyloader_delta.delta.filters.rows import row_filter
 from pyloader_delta.delta.filters.tree import columns as columns_of
+from pyloader_delta.errors import ConfigError
 
 
 def outcomes_of(filter_, rows):
@@ -118,3 +122,60 @@ def test_one_value_a_unit_leaves_one_outcome_where_it_decides(predicate, rows):
 
 def _has_both_ways(predicate):
     return predicate[0] in ("and", "or", "columns") or (predicate[0] == "not" and _has_both_ways(predicate[1]))
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "expected"),
+    [
+        (np.int16(7), pa.int64(), (7, True)),
+        (np.float32(0.5), pa.int64(), (0, False)),
+        (np.datetime64("3000-01-01"), pa.date32(), (376200, True)),
+        (np.datetime64("1970-01-01T00:00:00.000001500"), pa.timestamp("us"), (1, False)),
+        (np.datetime64("1970-01-02T00"), pa.timestamp("us", "UTC"), (86_400_000_000, True)),
+        (pa.scalar(1500, pa.timestamp("ns", "UTC")), pa.timestamp("us", "UTC"), (1, False)),
+        (pa.scalar("x"), pa.large_string(), (b"x", True)),
+        ("1970-01-01 00:00:00.000001 UTC", pa.timestamp("us", "UTC"), (1, True)),
+        (" 7 ", pa.int32(), (7, True)),
+        ("1e2", pa.decimal128(5, 1), (1000, True)),
+        (10**400, pa.decimal128(5, 1), (10**401, True)),
+        (1, pa.bool_(), (1, True)),
+    ],
+)
+def test_a_literal_of_any_kind_has_a_key(value, kind, expected):
+    assert key(value, kind) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (True, pa.int64()),
+        ("x", pa.int64()),
+        (1, pa.string()),
+        (float("nan"), pa.int64()),
+        ("1e999999999", pa.int64()),
+        (10**400, pa.float64()),
+        (1.5, pa.date32()),
+        ("2024-02-30", pa.date32()),
+        (np.datetime64("NaT"), pa.date32()),
+        (pa.scalar(0, pa.timestamp("us", "UTC")), pa.timestamp("us")),
+        ("2024-01-01T00:00:00Z", pa.timestamp("us")),
+        (2, pa.bool_()),
+        (None, pa.int64()),
+        (object(), pa.string()),
+    ],
+)
+def test_a_literal_that_cannot_be_compared_is_refused(value, kind):
+    with pytest.raises(ValueError, match=r"is no value of|cannot be compared"):
+        key(value, kind)
+
+
+def test_thousands_of_terms_are_no_hindrance():
+    table = table_of([dict.fromkeys(VALUES, None) | {"i": i} for i in range(3)])
+    spelled = " OR ".join(f"i = {i}" for i in range(2, 3000))
+    chained = pc.field("i") == 2
+    for i in range(3, 3000):
+        chained = chained | (pc.field("i") == i)
+    for filter_ in (spelled, chained, [[("i", "in", range(2, 3000))]]):
+        assert row_filter(filter_, SCHEMA).mask(table.select(["i"])).to_pylist() == [False, False, True]
+    with pytest.raises(ConfigError, match="more than 100 parentheses or NOTs"):
+        row_filter("(" * 5000 + "i = 1" + ")" * 5000, SCHEMA)

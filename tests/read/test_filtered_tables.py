@@ -264,6 +264,32 @@ def test_files_that_are_left_out_are_not_opened(tmp_path):
     assert read(root, filter="i >= 10").num_rows == 10
 
 
+def test_statistics_beyond_pythons_dates_rule_out_nothing(tmp_path):
+    when, longs = pa.timestamp("us", "UTC"), pa.struct({"t": pa.int64()})
+    write_deltalake(str(tmp_path), pa.table({"t": pa.array([0], when)}))
+    DeltaTable(str(tmp_path)).create_checkpoint()
+    (checkpoint,) = (tmp_path / "_delta_log").glob("*.checkpoint.parquet")
+    table = pq.read_table(checkpoint)
+    add = table.column("add").combine_chunks()
+    bound = pa.StructArray.from_arrays([pa.array([2**62] * len(add)).cast(when)], ["t"])
+    nulls = pa.array([{"t": 0}] * len(add), longs)
+    stats = [pa.array([1] * len(add)), bound, bound, nulls]
+    parsed = pa.StructArray.from_arrays(stats, ["numRecords", "minValues", "maxValues", "nullCount"])
+    names = [field.name for field in add.type if field.name not in ("stats", "stats_parsed")]
+    kept = [add.field(name) for name in names]
+    add = pa.StructArray.from_arrays([*kept, parsed], [*names, "stats_parsed"], mask=add.is_null())
+    pq.write_table(table.set_column(table.schema.get_field_index("add"), "add", add), checkpoint)
+    assert read(tmp_path, filter="t < '2024-01-01'").num_rows == 1
+
+
+def test_dots_may_be_parts_of_names(tmp_path):
+    inner = pa.StructArray.from_arrays([pa.array([1, 2])], ["b.c"])
+    write_deltalake(str(tmp_path), pa.table({"a": inner, "a.b": pa.array([5, 6])}))
+    assert read(tmp_path, filter=[("a.b.c", "=", 2)], columns=["a.b"]).to_pylist() == [{"a.b": 6}]
+    assert read(tmp_path, filter=[("a.b", "=", 5)], columns=["a.b"]).to_pylist() == [{"a.b": 5}]
+    assert read(tmp_path, filter='a."b.c" = 1 AND "a.b" = 5', columns=["a.b"]).to_pylist() == [{"a.b": 5}]
+
+
 # Counts -------------------------------------------------------------------------------------------------------------
 
 

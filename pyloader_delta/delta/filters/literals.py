@@ -122,9 +122,9 @@ def _plain(value: Any) -> Any:
             return _Time(value.value * _NS_OF_UNIT[value.type.unit], value.type.tz is not None)
         value = value.as_py()
     if type(value).__module__ == "numpy":
-        if value.dtype.kind == "M" and value == value:
-            return _Time(int(value.astype("M8[ns]").astype("i8")), False)
-        value = value.item()
+        if value.dtype == "M8[ns]" and value == value:
+            return _Time(int(value.astype("i8")), False)
+        value = value.item()  # of times: a date or a datetime
     if isinstance(value, datetime.datetime) and value == value:  # not pandas' NaT
         zone = value.tzinfo is not None
         utc = value.astimezone(datetime.UTC).replace(tzinfo=None) if zone else value

@@ -34,7 +34,7 @@ _RESERVED = frozenset(
     ("and", "or", "not", "in", "is", "like", "ilike", "between", "null", "true", "false", "distinct", "from")
 )
 _TIMES = ("date", "timestamp", "timestamp_ntz", "timestamp_ltz")
-_MAX_DEPTH = 200  # of parentheses and NOTs; Python's own stack is not much deeper
+_MAX_DEPTH = 100  # of parentheses and NOTs; Python's own stack is not much deeper
 
 T = TypeVar("T")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -59,7 +59,7 @@ def _made(column: Column, operator: Any, value: Any) -> Node:
             raise ValueError('a comparison with None holds for no row; write "is" or "is not" for the operator')
         return build.compare(column, _OPERATORS[operator], value)  # type: ignore[arg-type]
     if operator in ("in", "not in"):
-        if isinstance(value, str | bytes) or not isinstance(value, Collection):
+        if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
             raise ValueError(f"{operator!r} takes a list of values")
         found = build.one_of(column, list(value))
         return found if operator == "in" else Not(found)
@@ -71,4 +71,15 @@ def _made(column: Column, operator: Any, value: Any) -> Node:
 
 
 def _column(name: str, schema: pa.Schema) -> Column:
-    return build.column(schema, [name] if name in schema.names else name.split("."))
+    found = next(iter(_paths(name, schema)), ())
+    return build.column(schema, found or name.split("."))
+
+
+def _paths(name: str, fields: Iterable[pa.Field]) -> Iterator[tuple[str, ...]]:
+    """Yield the ways to read a name, whose dots may be those between structs and fields, or part of their names."""
+    for field in fields:
+        if field.name == name:
+            yield (name,)
+        elif name.startswith(f"{field.name}.") and pa.types.is_struct(field.type):
+            for rest in _paths(name.removeprefix(f"{field.name}."), field.type):
+                yield field.name, *rest
