@@ -16,7 +16,7 @@ from pyloader_delta.errors import ReadError
 from pyloader_delta.values import DeletionVector
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
-_VALUES = {ord(digit): value for value, digit in enumerate(_DIGITS)}
+_VALUES = {digit: value for value, digit in enumerate(_DIGITS)}
 _UUID_DIGITS = 20
 _AROUND = 8  # bytes: the size before a vector and the checksum behind it
 _FIRST_OFFSET = 1  # a file of vectors begins with a byte that is its version
@@ -104,9 +104,9 @@ def _z85(text: str) -> bytes:
     for start in range(0, len(text), 5):
         number = 0
         for digit in text[start : start + 5]:
-            if ord(digit) not in _VALUES:
+            if digit not in _VALUES:
                 raise ValueError(f"{text[:40]!r} is no Z85")
-            number = number * 85 + _VALUES[ord(digit)]
+            number = number * 85 + _VALUES[digit]
         if number >= 1 << 32:
             raise ValueError(f"{text[:40]!r} is no Z85")
         out += number.to_bytes(4, "big")
