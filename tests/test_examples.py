@@ -150,6 +150,18 @@ def test_flights_tensorflow_beats_the_base_rate_on_months_it_has_not_seen(demo_t
     assert len(re.findall(r"flights, epoch \d: 100%\S* 550/550", demo_text)) == 3
 
 
+@needs_sources
+@needs_tensorflow
+@pytest.mark.slow
+def test_flights_keras_trains_in_one_line_and_sees_every_row(folder):
+    text = run("-m", "examples.flights_keras", "--folder", folder, "--epochs", "1")
+    assert re.search(r"features +float32 \(None, 2\) tensorflow", text)
+    accuracy = number(r"flights: ([\d.]+)% of the test flights", text)
+    assert accuracy >= number(r"'on time' alone ([\d.]+)%", text) + 10
+    assert number(r"1 epochs of (\d+) batches", text) == 534
+    assert number(r"batches, (\d+) rows", text) == 273_355
+
+
 def test_npz_chunks_knows_its_length_and_runs_without_a_main_guard(tmp_path):
     text = run(str(ROOT / "examples" / "npz_chunks.py"), "--epochs", "5", cwd=tmp_path)
     assert text.count("rows to train on") == 1, "a worker ran the program again"
@@ -174,6 +186,7 @@ def test_json_lines_text_reads_as_pyloader_did_but_every_row(tmp_path):
     [
         pytest.param("digits_torch", marks=[needs_torch, pytest.mark.slow]),
         pytest.param("flights_tensorflow", marks=[needs_tensorflow, pytest.mark.slow]),
+        pytest.param("flights_keras", marks=[needs_tensorflow, pytest.mark.slow]),
         "demo",
         "tables",
     ],
