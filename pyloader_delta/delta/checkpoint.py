@@ -21,7 +21,7 @@ from pyloader_delta.delta.stores.ranges import column_spans
 
 _BATCH = 32_768
 _LEAVES = [
-    *("protocol", "metaData", "sidecar.path", "add.stats_parsed.numRecords"),
+    *("protocol", "metaData", "sidecar.path", "sidecar.sizeInBytes", "add.stats_parsed.numRecords"),
     *(f"add.{name}" for name in ADDS.names if name not in ("numRecords", "source", "row")),
 ]
 
@@ -34,8 +34,8 @@ class Part:
     """With the columns of `ADDS`."""
     protocol: dict[str, Any] | None = None
     metadata: dict[str, Any] | None = None
-    sidecars: list[str] = field(default_factory=list)
-    """Paths of the files that hold more adds, as spelled there."""
+    sidecars: list[tuple[str, int | None]] = field(default_factory=list)
+    """Paths, as spelled there, and sizes of the files that hold more adds."""
 
 
 def read_part(opened: pa.NativeFile, root: str, source: int) -> Part:
@@ -81,7 +81,8 @@ def _take(part: Part, table: pa.Table) -> None:
     for row in _rows(table, "metaData"):
         if row.get("schemaString") is not None:
             part.metadata = row | {name: dict(row.get(name) or ()) for name in ("configuration", "format")}
-    part.sidecars += [row["path"] for row in _rows(table, "sidecar") if row.get("path") is not None]
+    sidecars = [(row.get("path"), row.get("sizeInBytes")) for row in _rows(table, "sidecar")]
+    part.sidecars += [(path, size) for path, size in sidecars if path is not None]
 
 
 def statistics(opened: pa.NativeFile, rows: NDArray[Any], names: Collection[str]) -> list[str | dict[str, Any] | None]:

@@ -153,7 +153,8 @@ class _Replay:
             elif (remove := action.get("remove")) and not checkpoint:
                 removed.append(key(self._root, remove)[1])  # in one commit an add beats a remove of the same file
             elif found := action.get("sidecar"):
-                self._sidecars.append((str(found.get("path")), found.get("sizeInBytes")))
+                size = found.get("sizeInBytes")
+                self._sidecars.append((str(found.get("path")), size if isinstance(size, int) else None))
             protocol = action.get("protocol") or protocol
             metadata = action.get("metaData") or metadata
             info = action.get("commitInfo") or info
@@ -171,7 +172,7 @@ class _Replay:
             else:
                 files.append((f"{LOG}/{name}", self._listing.sizes.get(name)))
         parts = self._parts(files, 1)
-        sidecars = self._sidecars + [(path, None) for part in parts for path in part.sidecars]
+        sidecars = [*self._sidecars, *(sidecar for part in parts for sidecar in part.sidecars)]
         files += [(_sidecar(self._root, path), size) for path, size in sidecars]
         parts += self._parts(files[len(parts) :], 1 + len(parts))
         for part in parts:
@@ -200,6 +201,8 @@ class _Replay:
     def _commit_info(self, name: str) -> dict[str, Any]:
         try:
             return next(read_commits(self._store, [name], commit_info))
+        except UnansweredError:
+            raise
         except TableError:
             return {}  # a newer file of the log has all else that it says
 

@@ -48,7 +48,7 @@ _CHECKPOINT = pa.schema(
             }
         ),
         "remove": pa.struct({"path": pa.string()}),
-        "sidecar": pa.struct({"path": pa.string()}),
+        "sidecar": pa.struct({"path": pa.string(), "sizeInBytes": pa.int64()}),
     }
 )
 

@@ -60,6 +60,19 @@ def test_an_empty_table_has_no_files(hand):
     assert load_snapshot(str(table)).files == ()
 
 
+def test_an_empty_table_may_be_partitioned_and_have_a_checkpoint(hand):
+    table = hand.table()
+    head = [hand.protocol, hand.metadata(("p",), x="long", p="string")]
+    table.checkpoint(0, *head)
+    for _ in range(2):
+        files = load_snapshot(str(table)).files
+        assert list(files) == []
+        assert files.partition_values("p").to_pylist() == []
+        assert files.n_rows.to_pylist() == []
+        (table.log / f"{0:020d}.checkpoint.parquet").unlink(missing_ok=True)
+        table.commit(0, *head)
+
+
 def test_a_file_uri_is_a_path(hand):
     table = hand.table("a b")
     table.commit(0, hand.protocol, hand.metadata(), hand.add("f"))
