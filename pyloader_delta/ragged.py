@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
@@ -62,6 +63,17 @@ class Ragged:
         return [bounds_of(level) for level in self.lengths]
 
 
+def cuts(batch: RaggedBatch, rows: Sequence[int]) -> dict[int, Sequence[int]]:
+    """Return where batches of so many rows each, one after the other, begin and end in each array, by its id."""
+    places = np.concatenate(([0], np.cumsum(rows)))
+    found: dict[int, Sequence[int]] = {}
+    for level in batch.lengths:
+        found[id(level)] = places.tolist()
+        places = bounds_of(level)[places]
+    found[id(batch.values)] = places.tolist()
+    return found
+
+
 def bounds_of(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return where rows of these lengths begin and end, one after the other, shape (rows + 1,), int64."""
     bounds = np.zeros(len(lengths) + 1, dtype=np.int64)
@@ -76,6 +88,9 @@ def padded(batch: RaggedBatch) -> tuple[NDArray[Any], list[NDArray[np.int64]]]:
         Array of shape (rows, longest, longest inner, ..., *shape of a value), filled with `pad_value`; int64 arrays of
         shape (rows,), (rows, longest), ...: lengths, 0 where there is no list.
     """
+    n_values, n_rows = len(batch.values), len(batch.lengths[0])
+    if len(batch.lengths) == 1 and n_values > _LONG * n_rows:
+        return _copied_by_row(batch), list(batch.lengths)
     lengths: list[NDArray[np.int64]] = []
     there: NDArray[np.bool_] | None = None
     for level in batch.lengths:
@@ -86,11 +101,33 @@ def padded(batch: RaggedBatch) -> tuple[NDArray[Any], list[NDArray[np.int64]]]:
             known[there] = level
         lengths.append(known)
         longest = int(known.max()) if known.size else 0
-        there = np.arange(longest) < known[..., None]
+        there = np.arange(longest, dtype=np.int32) < known[..., None].astype(np.int32)  # 1.3 times as fast as int64
     assert there is not None
-    whole = np.full((*there.shape, *batch.values.shape[1:]), batch.pad_value, dtype=batch.values.dtype)
+    whole = _room(there.shape, batch)
     whole[there] = batch.values
     return whole, lengths
+
+
+_LONG = 128  # values of a row on average, from which one copy a row is faster than a mask over all values
+
+
+def _copied_by_row(batch: RaggedBatch) -> NDArray[Any]:
+    lengths = batch.lengths[0].tolist()
+    whole = _room((len(lengths), max(lengths)), batch)
+    width = batch.values.itemsize
+    to, of = whole.reshape(-1).view(np.uint8).data, np.ascontiguousarray(batch.values).view(np.uint8).data
+    step, row, start = whole.shape[1] * width, 0, 0
+    for length in lengths:
+        size = length * width
+        to[row : row + size] = of[start : start + size]  # memoryviews: half of what NumPy's slices take
+        row, start = row + step, start + size
+    return whole
+
+
+def _room(shape: tuple[int, ...], batch: RaggedBatch) -> NDArray[Any]:
+    if not batch.pad_value:
+        return np.zeros(shape, batch.values.dtype)
+    return np.full(shape, batch.pad_value, batch.values.dtype)
 
 
 def length_names(name: str, n_levels: int) -> list[str]:

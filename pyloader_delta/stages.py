@@ -13,6 +13,7 @@ from pyloader_delta.collate.base import DataCollator
 from pyloader_delta.encode.base import Dataset, checked_features
 from pyloader_delta.encode.inputs import Inputs
 from pyloader_delta.errors import ContractError, LoaderError, ReadError
+from pyloader_delta.ragged import Ragged, RaggedBatch, cuts
 from pyloader_delta.read.base import DataReader
 from pyloader_delta.read.columns import to_batches
 from pyloader_delta.rng import key_rng, seed_globals
@@ -108,7 +109,7 @@ class Stages:
             sizes = batch_rows[first : first + n_batches]
             first += n_batches
             features = self._encode(inputs.cut(start, start + sum(sizes)), sum(sizes), (self.seed, epoch, number))
-            if len(sizes) > 1 and self.collator.rowwise and all(map(_is_plain, features.values())):
+            if len(sizes) > 1 and self.collator.rowwise and all(map(_is_cut_later, features.values())):
                 yield self._collated_group(features, tuple(sizes), (self.seed, epoch, number))
                 start += sum(sizes)
                 continue
@@ -129,9 +130,14 @@ class Stages:
 
     def _collated_group(self, features: Any, rows: tuple[int, ...], key: tuple[int, ...]) -> Group:
         """Collate several batches as one; the engine cuts them."""
-        arrays, n_rows = self._collate(features, key), sum(rows)
-        if type(arrays) is dict and all(type(a) is np.ndarray and len(a) == n_rows for a in arrays.values()):
-            return Group(arrays, rows)
+        batch, n_rows = self._collate(features, key), sum(rows)
+        if type(batch) is dict:
+            ragged = [entry for entry in batch.values() if type(entry) is RaggedBatch]
+            plain = [entry for entry in batch.values() if type(entry) is not RaggedBatch]
+            if all(_is_plain(entry) and len(entry) == n_rows for entry in plain) and all(
+                len(entry.lengths[0]) == n_rows for entry in ragged
+            ):
+                return Group(batch, rows, {k: cut for entry in ragged for k, cut in cuts(entry, rows).items()})
         raise ContractError(
             f"{_name(self.collator)} is rowwise, so collate_batch must return a dict of arrays with one row for each "
             f"of the {n_rows} rows it got"
@@ -159,8 +165,13 @@ def _cut(features: Any, start: int, stop: int) -> dict[str, Any]:
     return {name: None if values is None else values[start:stop] for name, values in features.items()}
 
 
+def _is_cut_later(values: Any) -> bool:
+    """Return whether an entry can be cut after collating."""
+    return type(values) is Ragged or _is_plain(values)
+
+
 def _is_plain(values: Any) -> bool:
-    """Return whether an entry can be cut after collating: an array of numbers, not of objects."""
+    """Return whether a value is an array of numbers, not of objects."""
     return type(values) is np.ndarray and not values.dtype.hasobject
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,9 +178,12 @@ class Columns:
 class Group:
     """Several batches collated as one: each array holds the rows of all of them."""
 
-    arrays: dict[str, NDArray[Any]]
+    batch: dict[str, Any]
+    """Arrays by name, and named tuples of arrays."""
     rows: tuple[int, ...]
     """Rows of each batch; all but the last are equal."""
+    cuts: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    """Where each batch's part of an array begins and ends, first axis, for arrays that are not cut by rows: by id."""
 
 
 class EpochLike(Protocol):

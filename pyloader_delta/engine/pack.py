@@ -31,6 +31,8 @@ class Part:
     arrays: list[NDArray[Any]]
     rows: tuple[int, ...] | None = None
     """Rows of each batch, all but the last equal, where the part is several; None where it is one."""
+    cuts: Sequence[Sequence[int] | None] | None = None
+    """Where each batch's part of each array begins and ends, first axis; None for an array, or all, cut by rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +186,9 @@ class _Plan:
         ] = {}  # memory → where arrays that stay begin and end, sorted
 
     def add(self, part: Part) -> None:
+        if part.cuts is not None and part.rows is not None:
+            self._add_cut(part, part.rows, part.cuts)
+            return
         rows = None if part.rows is None else part.rows[0]
         start, stays = self.end, []
         for array in part.arrays:
@@ -212,6 +217,26 @@ class _Plan:
             short = tuple((dtype, (part.rows[-1], *shape[1:]), at, step, m) for dtype, shape, at, step, m in places)
             layout = self._layout(part.spec, short)
         self.batches.append((layout, start, len(part.rows) - 1))
+
+    def _add_cut(self, part: Part, rows: Sequence[int], cuts: Sequence[Sequence[int] | None]) -> None:
+        """Add batches whose arrays differ in length: each batch has a layout of its own.
+
+        Arrays that are cut by rows begin aligned in each batch, the others where the batch before ends.
+        """
+        found: list[list[Place]] = [[] for _ in rows]
+        for array, bounds in zip(part.arrays, cuts, strict=True):
+            item = array.shape[1:]
+            step = aligned(_nbytes(array.dtype, (rows[0], *item)))
+            self.copies.append((array, self.end, None if bounds is not None else rows[0], step))
+            row_bytes = _nbytes(array.dtype, item)
+            for number, n_rows in enumerate(rows):
+                at = number * step if bounds is None else bounds[number] * row_bytes
+                n_there = n_rows if bounds is None else bounds[number + 1] - bounds[number]
+                found[number].append((array.dtype, (n_there, *item), self.end + at, 0, 0))
+            self.end += aligned(array.nbytes) if bounds is not None else step * len(rows)
+        for places in found:
+            self.batches.append((len(self.layouts), 0, 0))
+            self.layouts.append((part.spec, tuple(places)))
 
     def _claimed(self, memory: int, start: int, size_bytes: int) -> bool:
         """Let an array stay where it lies; False where another one that stays lies there, in whole or in part."""

@@ -195,9 +195,10 @@ def _kinds(batch: pa.RecordBatch) -> list[bytes | None]:
 
 
 def _part(batch: Any) -> Part:
-    if isinstance(batch, Group):
-        return Part(("arrays", tuple(batch.arrays)), list(batch.arrays.values()), batch.rows)
     arrays: list[Any] = []
+    if isinstance(batch, Group):
+        spec = take_apart(batch.batch, arrays)
+        return Part(spec, arrays, batch.rows, [batch.cuts.get(id(array)) for array in arrays] if batch.cuts else None)
     return Part(take_apart(batch, arrays), arrays)
 
 
