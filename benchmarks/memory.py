@@ -1,8 +1,9 @@
 """Memory: a table of 2.4 GB through our loader, shuffled, inside a cgroup of 300 MiB plus what the imports take.
 
-    python -m benchmarks.memory [--rows 2000000]
+    python -m benchmarks.memory [--rows 2000000] [--runs process thread torch to_tf]
 
-Prints one JSON document. Exits with 0 if every row came and nothing was killed, 1 if not, 77 without memory cgroups.
+The runs: arrays out of worker processes and out of threads, torch tensors, and a tf.data.Dataset. Prints one JSON
+document. Exits with 0 if every row came and nothing was killed, 1 if not, 77 without memory cgroups.
 """
 
 import argparse
@@ -17,14 +18,22 @@ from benchmarks import tables
 from benchmarks.cgroup import MemoryCgroup, NoCgroup
 
 OPTIONS = {"batch_size": 1024, "shuffle": True, "shuffle_window": "40MiB", "memory_budget": "120MiB", "num_workers": 2}
+RUNS = {  # how the rows come, which workers, and what the reading process imports beside numpy and pyarrow
+    "process": ("arrays", "process", ""),
+    "thread": ("arrays", "thread", ""),
+    "torch": ("torch", "process", "torch"),
+    "to_tf": ("to_tf", "thread", "tensorflow"),
+}
 ALLOWANCE_BYTES = 300 * 2**20
 NO_CGROUP = 77
 _ROOT = Path(__file__).parents[1]
 _SAMPLE_EVERY_S = 0.05
 
 _IMPORTS_ONLY = """
-import sys
+import importlib, sys
 import numpy, pyarrow.parquet, benchmarks.ours
+if sys.argv[1]:
+    importlib.import_module(sys.argv[1])
 print("imported", flush=True)
 sys.stdin.read()
 """
@@ -33,7 +42,7 @@ sys.stdin.read()
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=25_000_000)
-    parser.add_argument("--workers", nargs="+", choices=["process", "thread"], default=["process", "thread"])
+    parser.add_argument("--runs", nargs="+", choices=RUNS, default=list(RUNS))
     args = parser.parse_args()
     try:
         with MemoryCgroup("pyloader_delta"):
@@ -43,7 +52,7 @@ def main() -> None:
         raise SystemExit(NO_CGROUP) from None
 
     table = tables.coarse(args.rows)
-    runs = {workers: measured(workers, table, args.rows) for workers in args.workers}
+    runs = {name: measured(name, table, args.rows) for name in args.runs}
     document = {
         "benchmark": "memory",
         "rows": args.rows,
@@ -63,11 +72,13 @@ def main() -> None:
         raise SystemExit(1)
 
 
-def measured(workers: str, table: Path, n_rows: int) -> dict[str, object]:
+def measured(name: str, table: Path, n_rows: int) -> dict[str, object]:
     """Read the table in a cgroup of its own and return what came and what it took."""
-    print(f"reading {n_rows} rows, workers={workers!r}", file=sys.stderr)
-    imports_bytes = imports(1 + OPTIONS["num_workers"] if workers == "process" else 1)
-    command = [sys.executable, "-m", "benchmarks.memory_reader", str(table), json.dumps(OPTIONS | {"workers": workers})]
+    through, workers, framework = RUNS[name]
+    print(f"reading {n_rows} rows, {name}", file=sys.stderr)
+    imports_bytes = imports([framework] + [""] * (OPTIONS["num_workers"] if workers == "process" else 0))
+    options = json.dumps(OPTIONS | {"workers": workers})
+    command = [sys.executable, "-m", "benchmarks.memory_reader", str(table), through, options]
     own_bytes = 0
     drop_from_page_cache(table)
     start_s = time.monotonic()
@@ -102,12 +113,16 @@ def drop_from_page_cache(table: Path) -> None:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def imports(n_processes: int) -> int:
-    """Return the bytes that a cgroup is charged for so many processes that have imported what the loader needs."""
+def imports(frameworks: list[str]) -> int:
+    """Return the bytes that a cgroup is charged for processes that have imported what the loader needs.
+
+    Args:
+        frameworks: What each of them imports beside that, "" for nothing.
+    """
     with MemoryCgroup("pyloader_delta-imports") as cgroup:
-        command = cgroup.command([sys.executable, "-c", _IMPORTS_ONLY])
+        commands = [cgroup.command([sys.executable, "-c", _IMPORTS_ONLY, name]) for name in frameworks]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        processes = [subprocess.Popen(command, **pipes, cwd=_ROOT) for _ in range(n_processes)]
+        processes = [subprocess.Popen(command, **pipes, cwd=_ROOT) for command in commands]
         try:
             for process in processes:
                 if process.stdout.readline() != b"imported\n":

@@ -82,7 +82,7 @@ class Tokens(ParquetBatches):
         others = self.arrays(table.drop_columns("tokens"))
         for start in range(0, table.num_rows, self.batch_size):
             part = ends[start : start + self.batch_size + 1]
-            lengths = np.diff(part)
+            lengths = np.diff(part).astype(np.int64)
             padded = np.zeros((len(lengths), lengths.max()), np.int32)
             padded[np.arange(padded.shape[1]) < lengths[:, None]] = words[part[0] : part[-1]]
             batch = {name: torch.tensor(values[start : start + self.batch_size]) for name, values in others.items()}
