@@ -86,10 +86,17 @@ def outputs(dataset: FieldsDataset, schema: Any) -> Outputs:
     found = {}
     for name, output in dataset.outputs(schema).items():
         kind = {"jagged": "ragged", "list": "list"}.get(output.kind, dataset.framework)
-        dtype = "str" if output.kind == "text" else None if output.dtype is None else output.dtype.name
+        text = _text(dataset, schema, name) if output.kind == "text" else None
+        dtype = text or getattr(output.dtype, "name", None)
         shape = (None,) if output.kind == "list" else output.shape
         found[name] = Output(dtype, shape, kind, output.unit)
     return Outputs(found)
+
+
+def _text(dataset: FieldsDataset, schema: Any, key: str) -> str:
+    """Return "str" or "bytes" for the column that an output of texts is made of."""
+    named = {spec.key: spec.name for spec in dataset.fields or ()}
+    return "str" if "string" in str(schema.field(named.get(key, key)).type) else "bytes"
 
 
 def _names(method: Callable[..., Any], without: Sequence[str]) -> list[str]:

@@ -197,6 +197,20 @@ def test_the_schema_says_what_comes_before_anything_is_read(framework, table):
         assert schema["words"].kind == "ragged"
 
 
+def test_the_schema_tells_texts_from_bytes_and_what_only_a_function_knows(table):
+    fields = ["name", "image", FieldSpec("x", transform=str), FieldSpec("y", batch_transform=np.sqrt)]
+    with one_line(table, fields=fields) as loader:
+        found = {name: (output.dtype, output.shape) for name, output in loader.schema.items()}
+        assert found == {"name": ("str", (None,)), "image": ("bytes", (None,)), "x": (None, None), "y": (None, None)}
+        assert "unknown unknown numpy" in repr(loader.schema)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_preview_shows_the_rows_that_a_filter_keeps(exact, table):
+    with one_line(table, columns=["id"], filter="late AND id > 10", exact_length=exact) as loader:
+        assert loader.preview(6).batch["id"].tolist() == [12, 15, 18, 21, 24, 27]
+
+
 def test_the_schema_of_the_users_own_classes_is_learned_from_the_first_rows(tmp_path):
     with numbers(number_files(tmp_path / "files", [3, 3]), num_workers=0) as loader:
         assert str(loader.schema["x"]) == "int64 (None,) numpy"
