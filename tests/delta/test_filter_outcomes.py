@@ -171,11 +171,11 @@ def test_a_literal_that_cannot_be_compared_is_refused(value, kind):
 
 def test_thousands_of_terms_are_no_hindrance():
     table = table_of([dict.fromkeys(VALUES, None) | {"i": i} for i in range(3)])
-    spelled = " OR ".join(f"i = {i}" for i in range(2, 3000))
+    spelled = " OR ".join(f"i = {i}" for i in range(2, 1500))
     chained = pc.field("i") == 2
-    for i in range(3, 3000):
+    for i in range(3, 1500):
         chained = chained | (pc.field("i") == i)
-    for filter_ in (spelled, chained, [[("i", "in", range(2, 3000))]]):
+    for filter_ in (spelled, chained, [[("i", "in", range(2, 1500))]]):
         assert row_filter(filter_, SCHEMA).mask(table.select(["i"])).to_pylist() == [False, False, True]
     with pytest.raises(ConfigError, match="more than 100 parentheses or NOTs"):
         row_filter("(" * 5000 + "i = 1" + ")" * 5000, SCHEMA)

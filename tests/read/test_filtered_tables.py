@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.fs
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder, WriterProperties, write_deltalake
@@ -183,6 +184,14 @@ def test_large_row_groups_are_filtered_piece_by_piece(table, monkeypatch):
     expected = read(table, filter="n = 2", columns=WITHOUT_NAN)
     monkeypatch.setattr(delta_files, "_MAX_UNFILTERED_BYTES", 1)
     assert read(table, filter="n = 2", columns=WITHOUT_NAN).equals(expected)
+
+
+@pytest.mark.parametrize("limit", [1 << 24, 1])
+def test_tables_in_a_store_are_filtered_alike(table, monkeypatch, limit):
+    filter_ = "day <> 'd2' AND n = 2 AND s LIKE 'text 1%'"
+    expected = read(table, filter=filter_, columns=["i"])
+    monkeypatch.setattr(delta_files, "_MAX_UNFILTERED_BYTES", limit)
+    assert read(table, filter=filter_, columns=["i"], filesystem=pyarrow.fs.LocalFileSystem()).equals(expected)
 
 
 def test_columns_of_the_filter_need_not_be_read(table):
