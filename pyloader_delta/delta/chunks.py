@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow.compute as pc
 
+from pyloader_delta.delta.absent import check_absent
 from pyloader_delta.delta.filters.cache import cache_key, load_counts, save_counts
 from pyloader_delta.delta.filters.explain import Amount, Explanation
 from pyloader_delta.delta.filters.groups import GroupFilter, Verdict
@@ -33,12 +34,13 @@ def list_chunks(
 
     Raises:
         ReadError: A file or a deletion vector is missing, corrupt, or has another size or number of rows than the log
-            says.
+            says, or a file lacks a column of which the log states values.
         TableError: A partition value is none of its column's type, or a selected column is stored in a way that is
             not supported.
     """
     if selection.filter is None:
         footers = read_footers(store, snapshot, snapshot.files, selection)
+        check_absent(files_of(snapshot), selection, footers, snapshot.version)
         n_live = [n for footer in footers for n in footer.n_live]
         whole = replace(_of_files(files_of(snapshot)), n_row_groups=len(n_live), n_rows=sum(n_live))
         return chunks_of(store, snapshot, snapshot.files, selection, footers), Explanation(whole, {}, whole)
@@ -49,6 +51,7 @@ def list_chunks(
     key = cache_key(snapshot.table_id, snapshot.version, selection.filter.digest, zone, files)
     known = load_counts(key, len(files)) if exact_length else None
     footers = read_footers(store, snapshot, files, selection, groups, known)
+    check_absent(files, selection, footers, snapshot.version)
     if exact_length and known is None and not all(verdict.decided for footer in footers for verdict in footer.verdicts):
         save_counts(key, [[verdict.n_kept or 0 for verdict in footer.verdicts] for footer in footers])
     chunks = chunks_of(store, snapshot, files, selection, footers)

@@ -44,6 +44,8 @@ class Footer(NamedTuple):
     """Of each row group: its share of the file."""
     verdicts: list[Verdict]
     """What the filter makes of each row group."""
+    absent: tuple[str, ...] = ()
+    """Columns that are read, or tested by the filter, and that the file lacks."""
 
     def size_bytes(self, row_group: int, lengths: Lengths) -> int:
         """Return the decoded size of the rows that are read of a row group; of its live ones where that is unknown."""
@@ -187,6 +189,7 @@ def _measure(file: DataFile, parquet: DataParquet, selection: Selection) -> Foot
         texts={leaf.place: [] for leaf in leaves if leaf.variable},
         stored_bytes=[end - start for start, end in pairwise(ends)],
         verdicts=[Verdict(n, filtered=False, decided=True) for n in n_live],
+        absent=parquet.absent,
     )
     for group in groups:
         n_rows = group.num_rows

@@ -56,6 +56,10 @@ class Match:
             if i is not None:
                 self.stored[name], self.first_leaf[name] = siblings.fields[i], leaves[i]
                 self._conversions[name] = conversion(siblings.fields[i].type, field, name)
+        self.absent = [
+            name for name in by_name if not (name in self.constants or name in self.stored or name == row_id)
+        ]
+        """Fields that the file lacks."""
         self.names = [field.name for field in self.stored.values()]
         """What the file calls those that it holds."""
 

@@ -159,6 +159,11 @@ class DataParquet:
             self._deleted = deleted_rows(self._store, vector, n_rows, file=path, version=self._version)
         return self._deleted
 
+    @property
+    def absent(self) -> tuple[str, ...]:
+        """Columns that are selected, or tested by the filter, and that the file lacks."""
+        return tuple(dict.fromkeys([*self.columns.absent, *(self._tested.absent if self._tested else ())]))
+
     def n_live(self, row_group: int) -> int:
         """Return how many rows of a row group are not deleted."""
         first, last = self.starts[row_group : row_group + 2]

@@ -115,6 +115,33 @@ def test_mapped_columns_and_deleted_rows_go_together(hand):
     assert read(table).to_pylist() == [row | {"p": "v", "late": None} for row in (ROWS[0], ROWS[2])]
 
 
+@pytest.mark.parametrize(
+    ("statistics", "lost"),
+    [
+        ({"numRecords": 1, "nullCount": {"y": 0}}, True),
+        ({"numRecords": 1, "nullCount": {"y": 1}, "minValues": {"y": 5}}, True),
+        ({"numRecords": 1, "nullCount": {"y": {"a": 1, "b": {"c": 0}}}}, True),
+        ({"numRecords": 1, "nullCount": {"y": {"a": 1}}}, False),
+        ({"numRecords": 1, "nullCount": {"y": 1}, "minValues": {"y": None}}, False),
+        ({"numRecords": 1, "nullCount": {"Y": 0}}, False),
+        ({"numRecords": 1, "nullCount": 7, "minValues": [1]}, False),
+        ({"nullCount": {"y": 0}}, True),
+    ],
+)
+def test_a_column_with_values_as_the_log_says_is_not_made_up_of_nulls(hand, statistics, lost):
+    table = hand.table()
+    file = table.data("f", {"x": [1]})
+    file["add"]["stats"] = json.dumps(statistics)
+    table.commit(0, hand.protocol, hand.metadata(x="long", y="string"), file)
+    assert read(table, columns=["x"]).to_pylist() == [{"x": 1}]
+    for options in ({}, {"columns": ["x"], "filter": "y is null or x = 1"}):
+        if lost:
+            with pytest.raises(ReadError, match="/f of version 0 has no column 'y', but the log states values of it"):
+                read(table, **options)
+        else:
+            assert read(table, **options)["x"].to_pylist() == [1]
+
+
 # Variants and types that cannot be read ------------------------------------------------------------------------------
 
 VARIANT = pa.struct([pa.field("value", pa.binary(), False), pa.field("metadata", pa.binary(), False)])

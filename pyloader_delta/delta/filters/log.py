@@ -45,7 +45,7 @@ def file_bounds(
     leaves = [_Leaf(column, fields) for column in columns]
     rows = []
     for stated in statistics:  # one at a time: parsed, they take much more memory than as texts
-        of_file = _parsed(stated)
+        of_file = parsed(stated)
         rows.append(_count(of_file.get("numRecords")))
         for leaf in leaves:
             leaf.add(of_file)
@@ -97,7 +97,8 @@ class _Number(str):
 _JSON = json.JSONDecoder(parse_float=_Number)
 
 
-def _parsed(stated: str | Mapping[str, Any] | None) -> Mapping[str, Any]:
+def parsed(stated: str | Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return what the log says of a file, JSON or what it stands for; nothing where that is none."""
     if isinstance(stated, str):
         try:
             stated = _JSON.decode(stated)
