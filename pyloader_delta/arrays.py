@@ -141,7 +141,9 @@ def zero(kind: pa.DataType) -> Any:
         return ""
     if is_binary(kind):
         return b"\0" * kind.byte_width if pa.types.is_fixed_size_binary(kind) else b""
-    return Decimal(0) if pa.types.is_decimal(kind) else 0
+    if pa.types.is_decimal(kind):
+        return Decimal(0)
+    return None if pa.types.is_nested(kind) else 0
 
 
 def _offsets(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,25 +13,12 @@ from pyloader_delta import arrays
 from pyloader_delta.columns import numbers, tensor_shape
 from pyloader_delta.encode.casts import called, cast, constant, stacked
 from pyloader_delta.encode.images import decode_images
-from pyloader_delta.encode.spec import FieldSpec, Framework
+from pyloader_delta.encode.refusals import null_error, refuse_options, unfit
+from pyloader_delta.encode.spec import FieldSpec, Framework, Output
 from pyloader_delta.errors import ConfigError, ContractError, ValueTypeError
 from pyloader_delta.ragged import Listed, Ragged, length_names
 
 Encode = Callable[[pa.Array], Any]
-
-
-@dataclass(frozen=True)
-class Output:
-    """What one entry of a batch will be."""
-
-    kind: str
-    """"array" (the framework's array or tensor), "jagged" (its ragged one), "list" or "text"."""
-    dtype: np.dtype[Any] | None = None
-    """Type of its numbers; None where there are none, or a user's function decides."""
-    shape: tuple[int | None, ...] | None = None
-    """Shape; None in it: rows of the batch, or the batch's longest; None: a user's function or the images decide."""
-    unit: str | None = None
-    """What a time counts: "day", "µs", ..., since 1970-01-01 (UTC, or of the local clock where it has no zone)."""
 
 
 class Column:
@@ -51,8 +37,11 @@ class Column:
     def __init__(self, spec: FieldSpec, field: pa.Field, framework: Framework) -> None:
         self.spec, self.framework = spec, framework
         self._field = field
-        self._type = _plain(field.type)
-        self._encode, self._output = self._settle(self._type)
+        kind = self._innermost_type = _plain(field.type)
+        while arrays.is_list(self._innermost_type):
+            self._innermost_type = self._innermost_type.value_type
+        refuse_options(spec, kind)
+        self._encode, self._output = self._settle(kind)
 
     def outputs(self) -> dict[str, Output]:
         """Return the entries that `encode` gives, and lengths that stand beside them."""
@@ -85,7 +74,7 @@ class Column:
             array = numbers(array)
         array = _unwrapped(array)
         if array.null_count and not spec.as_list and spec.fill_null is None and not spec.null_mask:
-            raise self._nulls(array.null_count, len(array), "nulls")
+            raise null_error(spec, array.null_count, len(array), "nulls")
         found = {spec.key: self._encode(array)}
         if spec.null_mask:
             found[f"{spec.key}_null"] = arrays.nulls(array)
@@ -120,9 +109,8 @@ class Column:
         if arrays.is_list(kind) and self._innermost(kind) is not None:
             return self._list(kind)
         if self.framework == "numpy":
-            self._refuse_dtype(kind)
             return lambda array: arrays.objects(self._pylist(array)), Output("array", np.dtype(object), (None,))
-        raise self._unfit(kind, "as_list=True")
+        raise unfit(spec, kind, self.framework, "as_list=True")
 
     def _decoded(self, kind: pa.DataType) -> tuple[Encode, Output]:
         spec = self.spec
@@ -149,7 +137,7 @@ class Column:
             return self._filled(arrays.floats_of_decimals, np.dtype(np.float64)), Output("array", spec.dtype, (None,))
         if self.framework == "numpy":
             return lambda array: arrays.objects(self._pylist(array)), Output("array", np.dtype(object), (None,))
-        raise self._unfit(kind, "dtype='float64', decode='unscaled' (exact), or as_list=True")
+        raise unfit(spec, kind, self.framework, "dtype='float64', decode='unscaled' (exact), or as_list=True")
 
     def _list(self, kind: pa.DataType, shape: tuple[int, ...] | None = None) -> tuple[Encode, Output]:
         spec = self.spec
@@ -181,7 +169,7 @@ class Column:
             lengths: list[NDArray[np.int64]] = []
             for _ in range(depth):
                 if lengths and array.null_count and spec.fill_null is None:
-                    raise self._nulls(array.null_count, len(array), "null lists inside its lists")
+                    raise null_error(spec, array.null_count, len(array), "null lists inside its lists")
                 array, level = arrays.list_parts(array)
                 lengths.append(level)
             return Ragged(element(array), tuple(lengths), form, pad)  # type: ignore[arg-type]
@@ -211,23 +199,31 @@ class Column:
         """Return what reads an array, casts it and fills its nulls."""
         spec = self.spec
         wanted = self._wanted(dtype)
-        place = f"FieldSpec({spec.name!r}): fill_null"
-        fill = constant(0 if spec.fill_null is None else spec.fill_null, wanted, place)
+        fill = self._fill(wanted)
 
         def encode(array: pa.Array) -> NDArray[Any]:
             values = read(array)
             if not array.null_count:
                 return cast(values, wanted, spec.name)
             if elements and spec.fill_null is None:
-                raise self._nulls(array.null_count, len(array), "null elements in its lists")
+                raise null_error(spec, array.null_count, len(array), "null elements in its lists")
             there = arrays.nulls(array)
             values = values.copy()
-            values[there] = values.dtype.type(0)
+            values[there] = np.zeros((), values.dtype)
             values = cast(values, wanted, spec.name)
             values[there] = fill
             return values
 
         return encode
+
+    def _fill(self, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Return what stands where a number, bool or time is null, of the type that it is given as."""
+        value = 0 if self.spec.fill_null is None else self.spec.fill_null
+        times = arrays.leaf_dtype(self._innermost_type, times=True)
+        place = f"FieldSpec({self.spec.name!r}): fill_null"
+        if times is not None and times.kind in "mM" and dtype.kind not in "mM" and not isinstance(value, (int, float)):
+            value = constant(value, times, place).astype(np.int64)
+        return constant(value, dtype, place)
 
     def _text(self, array: pa.Array) -> Ragged:
         if array.null_count:
@@ -255,7 +251,7 @@ class Column:
         )
         if there is not None and self.spec.fill_null is not None:
             values = values.copy()
-            values[there] = constant(self.spec.fill_null, dtype, f"FieldSpec({self.spec.name!r}): fill_null")
+            values[there] = self._fill(dtype)
         return values
 
     def _tensor(
@@ -277,7 +273,7 @@ class Column:
             )
         values = element(array)
         if there is not None:
-            whole = np.zeros((n_rows, size), values.dtype)
+            whole = np.full((n_rows, size), self._fill(values.dtype))
             whole[~there] = values.reshape(-1, size)
             values = whole
         values = np.asarray(values).reshape((n_rows, *shape))
@@ -354,23 +350,6 @@ class Column:
         if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
             return arrays.UNITS[kind.unit]
         return None
-
-    def _refuse_dtype(self, kind: pa.DataType) -> None:
-        if self.spec.dtype is not None:
-            raise ConfigError(f"FieldSpec({self.spec.name!r}): dtype is for numbers; the column is {kind}")
-
-    def _unfit(self, kind: pa.DataType, remedy: str) -> ValueTypeError:
-        return ValueTypeError(
-            f"column {self.spec.name!r} is {kind}, which {self.framework} has no tensor for: give "
-            f"FieldSpec({self.spec.name!r}, …) with {remedy} or a transform, or leave it out by columns=[…]"
-        )
-
-    def _nulls(self, count: int, n_rows: int, what: str) -> ValueTypeError:
-        mask = "" if "inside" in what or "elements" in what else ", null_mask=True"
-        return ValueTypeError(
-            f"column {self.spec.name!r} has {count} {what} in {n_rows} values: say what they become by "
-            f"FieldSpec({self.spec.name!r}, fill_null=…{mask})"
-        )
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from pyloader_delta.columns import as_arrow, column_kind
 from pyloader_delta.encode.base import Dataset, InputFormat
-from pyloader_delta.encode.column import Column, Output
+from pyloader_delta.encode.column import Column
 from pyloader_delta.encode.matrix import matrix
-from pyloader_delta.encode.spec import FRAMEWORKS, FieldSpec, Framework
+from pyloader_delta.encode.spec import FRAMEWORKS, FieldSpec, Framework, Output
 from pyloader_delta.errors import ConfigError
 from pyloader_delta.values import Columns
 

@@ -42,7 +42,7 @@ class FieldSpec:
     ones."""
     null_mask: bool = False
     """Put a bool array `<key>_null`, shape (B,), true where the value is null, beside the column. Where `fill_null` is
-    None such values are 0, False, 1970-01-01 or empty."""
+    None such values are 0, False, 1970-01-01, empty, or None in a struct or map."""
     ragged: Literal["pad", "jagged"] | int | tuple[int, ...] = "pad"
     """What lists of numbers become. "pad": an array as long as the batch's longest list, filled up with `pad_value`,
     and `<key>_lengths` beside it. "jagged": torch's jagged nested tensor, TensorFlow's RaggedTensor, a `RaggedBatch` in
@@ -141,3 +141,17 @@ class FieldSpec:
 
     def _both(self, one: str, other: str) -> ConfigError:
         return ConfigError(f"FieldSpec({self.name!r}): {one} and {other} exclude each other; give one of them")
+
+
+@dataclass(frozen=True)
+class Output:
+    """What one entry of a batch will be."""
+
+    kind: str
+    """"array" (the framework's array or tensor), "jagged" (its ragged one), "list" or "text"."""
+    dtype: np.dtype[Any] | None = None
+    """Type of its numbers; None where there are none, or a user's function decides."""
+    shape: tuple[int | None, ...] | None = None
+    """Shape; None in it: rows of the batch, or the batch's longest; None: a user's function or the images decide."""
+    unit: str | None = None
+    """What a time counts: "day", "µs", ..., since 1970-01-01 (UTC, or of the local clock where it has no zone)."""

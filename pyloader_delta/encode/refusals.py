@@ -1,0 +1,46 @@
+"""What a column cannot be asked for, and what a framework cannot hold: errors that name column and remedy."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from pyloader_delta import arrays
+from pyloader_delta.encode.spec import FieldSpec, Framework
+from pyloader_delta.errors import ConfigError, ValueTypeError
+
+
+def refuse_options(spec: FieldSpec, kind: pa.DataType) -> None:
+    """Raise ConfigError where a spec asks for what a type has not."""
+    text = arrays.is_text(kind)
+    bytes_alone = arrays.is_binary(kind) and spec.decode_numpy_and_apply_shape is None
+    wanted = str if text else bytes
+    if (text or bytes_alone) and not isinstance(spec.fill_null, wanted | None):
+        raise ConfigError(
+            f"FieldSpec({spec.name!r}): fill_null must be {wanted.__name__} like the column, got {spec.fill_null!r}"
+        )
+    numbers = not (text or bytes_alone or pa.types.is_struct(kind) or pa.types.is_map(kind))
+    for option, given, fits, what in (
+        ("dtype", spec.dtype is not None, numbers, "numbers"),
+        ("decode='unscaled'", spec.decode == "unscaled", pa.types.is_decimal(kind), "decimals"),
+        ("ragged", spec.ragged != "pad", arrays.is_list(kind), "lists of numbers"),
+        ("pad_value", bool(spec.pad_value), arrays.is_list(kind), "lists of numbers"),
+    ):
+        if given and not fits:
+            raise ConfigError(f"FieldSpec({spec.name!r}): {option} is for {what}; the column is {kind}")
+
+
+def unfit(spec: FieldSpec, kind: pa.DataType, framework: Framework, remedy: str) -> ValueTypeError:
+    """Return the error of a type that a framework has no tensor for."""
+    return ValueTypeError(
+        f"column {spec.name!r} is {kind}, which {framework} has no tensor for: give FieldSpec({spec.name!r}, …) with "
+        f"{remedy} or a transform, or leave it out by columns=[…]"
+    )
+
+
+def null_error(spec: FieldSpec, count: int, n_rows: int, what: str) -> ValueTypeError:
+    """Return the error of nulls of which nothing is said; `what` they are: nulls, or something inside lists."""
+    mask = ", null_mask=True" if what == "nulls" else ""
+    return ValueTypeError(
+        f"column {spec.name!r} has {count} {what} in {n_rows} values: say what they become by FieldSpec({spec.name!r}, "
+        f"fill_null=…{mask})"
+    )
