@@ -64,12 +64,19 @@ def _plan(windows: Sequence[WindowBlocks], names: tuple[str, ...]) -> Gathered:
     """Return what columns are when they are gathered from several windows: `names` first, then what else these have."""
     plans = [window.gathered(names) for window in windows]
     first = plans[0]
-    if all(p.dtypes == first.dtypes and p.schema.equals(first.schema, check_metadata=True) for p in plans[1:]):
+    if all(_same(p.dtypes, first.dtypes) and p.schema.equals(first.schema, check_metadata=True) for p in plans[1:]):
         return first
     there = {field.name: field for field in merged_fields([window.fields for window in windows])}
     everything = tuple(dict.fromkeys((*names, *there)))
     fields = [there.get(name) or pa.field(name, pa.null()) for name in everything]
     return Gathered(everything, fields, [_dtype(windows, name) for name in everything], pa.schema(fields))
+
+
+def _same(one: Sequence[np.dtype[Any] | None], other: Sequence[np.dtype[Any] | None]) -> bool:
+    """Return whether columns are of the same dtypes; NumPy takes None for float64, also when it compares."""
+    return len(one) == len(other) and all(
+        a is b or (a is not None and b is not None and a == b) for a, b in zip(one, other, strict=True)
+    )
 
 
 def _counted(where: Sequence[Where]) -> int:
