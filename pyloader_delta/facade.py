@@ -89,20 +89,29 @@ class Facade:
     def schema(self) -> Outputs:
         """What each output of a batch will be: name → dtype, shape (None: differs), what holds it.
 
-        Known from the table's own schema, before anything is read, where `from_delta` made the loader. Of classes of
-        your own it is learned once, from the first rows: encoded as batches of `batch_size`, of half as many, and of 1.
+        Known from the table's own schema, before anything is read, where `from_delta` made the loader; "unknown" is
+        there what a `transform` of yours or the images decide. Of classes of your own it is learned once, from the
+        first rows: encoded as batches of `batch_size`, of half as many, and of 1.
 
         Raises:
             ConfigError: There is no row to learn from.
         """
         if self._schema is None:
-            size = self.batch_size
-            sizes = [size] if self.drop_last else [size, (size + 1) // 2, 1]
-            batches = [batch for batch, _ in first_batches(self._stages(), self._units, sizes)]
-            if not batches:
-                raise ConfigError(f"{self.root_dir} has no row to learn the schema of batches from")
-            self._schema = outputs_of(batches)
+            self._schema = self.learned_schema()
         return self._schema
+
+    def learned_schema(self) -> Outputs:
+        """Return what the outputs are by the first rows.
+
+        Raises:
+            ConfigError: There is no row to learn from.
+        """
+        size = self.batch_size
+        sizes = [size] if self.drop_last else [size, (size + 1) // 2, 1]
+        batches = [batch for batch, _ in first_batches(self._stages(), self._units, sizes)]
+        if not batches:
+            raise ConfigError(f"{self.root_dir} has no row to learn the schema of batches from")
+        return outputs_of(batches)
 
     def preview(self, n: int = 5) -> Preview:
         """Return the first `n` rows as one batch, made at once in this thread; prints as a table, also in notebooks.

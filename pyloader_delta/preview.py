@@ -69,7 +69,7 @@ def first_batches(stages: Stages, units: Sequence[Sequence[Chunk]], sizes: Seque
     try:
         stages.open()
         blocks = _blocks(stages, (chunk for unit in units for chunk in unit), max(sizes))
-        window = WindowBlocks(blocks, missing_as_none=stages.missing_as_none)
+        window = WindowBlocks(blocks)
         there = sum(block.num_rows for block in blocks)
         return [(_batch(stages, window, there, n), n) for n in dict.fromkeys(min(size, there) for size in sizes) if n]
     finally:

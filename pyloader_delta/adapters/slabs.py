@@ -17,12 +17,21 @@ _ENOUGH = 1 << 20  # bytes from which more would save nothing
 def slabs(batches: Iterator[Any], batch_size: int) -> Iterator[Any]:
     """Yield batches joined along their rows, each but the last of a slab with `batch_size` rows; some as they are.
 
-    Joined are batches of NumPy arrays alone, all with as many rows, and alike but for these.
+    Joined are batches of NumPy arrays alone, all with as many rows, and alike but for these. An error comes after the
+    batches before it.
     """
     waiting: list[Any] = []
     size = 0
     shape: Any = None
-    for batch in batches:
+    error: Exception | None = None
+    while True:
+        try:
+            batch = next(batches, None)
+        except Exception as raised:
+            error = raised
+            break
+        if batch is None:
+            break
         found = _shape(batch, batch_size)
         if waiting and (found is None or found[:2] != shape[:2]):
             yield _joined(waiting)
@@ -38,6 +47,8 @@ def slabs(batches: Iterator[Any], batch_size: int) -> Iterator[Any]:
             waiting, size = [], 0
     if waiting:
         yield _joined(waiting)
+    if error is not None:
+        raise error
 
 
 def aligned_array(value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,10 @@ def to_tf(loader: DataLoader[Any], label: Any, weight: Any, signature: Any) -> A
     arrange = _Arrange(label, weight)
     checked = signature is None
     if checked:
-        signature = arrange(map_leaves(_spec, _named(loader.schema.tree)))
+        schema = loader.schema
+        if any(output.dtype is None or output.shape is None for output in schema.values()):
+            schema = loader.learned_schema()
+        signature = arrange(map_leaves(_spec, _named(schema.tree)))
     feed = _Feed(loader, arrange, signature if checked else None)
 
     def batches(number: Any) -> Any:
@@ -43,13 +47,17 @@ def to_tf(loader: DataLoader[Any], label: Any, weight: Any, signature: Any) -> A
 
     # Each iteration has a number of its own, under which its head and its tail find the same pass.
     number = tf.data.Dataset.from_tensors(0).map(lambda _: tf.numpy_function(feed.begin, [], tf.int64))
-    dataset = number.flat_map(batches)
+    options = tf.data.Options()
+    options.experimental_optimization.inject_prefetch = False  # a peek must not take more than it is asked for
+    dataset = number.flat_map(batches).with_options(options)
     try:
-        return dataset.apply(tf.data.experimental.assert_cardinality(len(loader)))
-    except TypeError:
-        if loader.num_epoch is not None:
-            return dataset  # known only at the end
-        return dataset.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
+        length = len(loader)
+    except TypeError:  # known only at the end, or there is none
+        length = tf.data.UNKNOWN_CARDINALITY if loader.num_epoch is not None else tf.data.INFINITE_CARDINALITY
+    if length != tf.data.UNKNOWN_CARDINALITY:
+        dataset = dataset.apply(tf.data.experimental.assert_cardinality(length))
+    dataset._loader = loader  # which lives as long as this does, and no longer: TensorFlow never forgets a function
+    return dataset
 
 
 class _Arrange:
@@ -84,7 +92,8 @@ class _Feed:
     """The passes that TensorFlow's iterators draw from, by number."""
 
     def __init__(self, loader: DataLoader[Any], arrange: _Arrange, signature: Any) -> None:
-        self._loader, self._arrange, self._signature = loader, arrange, signature
+        self._loader, self._arrange, self._signature = weakref.ref(loader), arrange, signature
+        self._batch_size, self._finalize = loader.batch_size, _finalize(loader.datacollator)
         self._numbers = itertools.count()
         self._passes: dict[int, Iterator[Any]] = {}
 
@@ -94,7 +103,10 @@ class _Feed:
     def head(self, number: Any) -> Iterator[Any]:
         """Yield the first batches one by one: an iterator dropped among them may have been a peek."""
         with _Told():
-            self._passes[int(number)] = batches = self._loader.iterate_with(_finalize(self._loader.datacollator))
+            loader = self._loader()
+            assert loader is not None  # the dataset holds it
+            self._passes[int(number)] = batches = loader.iterate_with(self._finalize)
+            del loader
         over = False
         try:
             for _ in range(_ALONE):
@@ -114,7 +126,7 @@ class _Feed:
         batches = self._passes.pop(int(number), None)
         if batches is None:  # the head had all
             return
-        joined = slabs(batches, self._loader.batch_size)
+        joined = slabs(batches, self._batch_size)
         del batches
         while True:
             with _Told():
