@@ -1,5 +1,7 @@
 """Filters of any spelling keep exactly the rows that plain Python keeps, and bounds never rule out what a row is."""
 
+import re
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -179,3 +181,31 @@ def test_thousands_of_terms_are_no_hindrance():
         assert row_filter(filter_, SCHEMA).mask(table.select(["i"])).to_pylist() == [False, False, True]
     with pytest.raises(ConfigError, match="more than 100 parentheses or NOTs"):
         row_filter("(" * 5000 + "i = 1" + ")" * 5000, SCHEMA)
+
+
+TEXTS = ["", "a", "ab", "a\nb", "a%b", "a_b", "A", "ü", "Üx", "a\\b", "a.b", "aXb", "(a)", "a\U0001f600b", "[a]"]
+PATTERNS = ["", "a%", "%b", "a%b", "_", "a_b", r"a\%b", r"a\_b", "%\n%", "ü%", "(a)", "a.b", r"a\\b", "%a%b%", "[a]"]
+
+
+def as_regex(pattern: str) -> str:
+    found, characters = "", iter(pattern)
+    for character in characters:
+        escaped = character == "\\"
+        character = next(characters) if escaped else character
+        found += {"%": ".*", "_": "."}.get(character, re.escape(character)) if not escaped else re.escape(character)
+    return found
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize(("word", "flags"), [("LIKE", re.DOTALL), ("ILIKE", re.DOTALL | re.IGNORECASE)])
+def test_like_is_sqls_and_bounds_rule_out_no_match(pattern, word, flags):
+    expected = [re.fullmatch(as_regex(pattern), text, flags) is not None for text in TEXTS]
+    found = row_filter(f"s {word} '{pattern}'", pa.schema({"s": pa.string()}))
+    assert found.mask(pa.table({"s": TEXTS})).to_pylist() == expected
+    one_each = outcomes(found.node, {("s",): of_values([text.encode() for text in TEXTS])}, len(TEXTS))
+    assert all(possible & BIT[kept] for possible, kept in zip(one_each.tolist(), expected, strict=True))
+
+
+def test_a_pattern_that_ends_with_an_escape_is_refused():
+    with pytest.raises(ConfigError, match="ends with a backslash that escapes nothing"):
+        row_filter(r"s LIKE 'a\'", pa.schema({"s": pa.string()}))

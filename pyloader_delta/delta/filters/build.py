@@ -146,6 +146,8 @@ def like(left: Column, pattern: Any, *, ignore_case: bool = False) -> Node:
     """
     if not is_text(left.type) or not isinstance(pattern, str):
         raise ValueError(f"LIKE is for texts; {left} is {left.type}, the pattern {pattern!r}")
+    if (len(pattern) - len(pattern.rstrip("\\"))) % 2:
+        raise ValueError(f"the pattern {pattern!r} ends with a backslash that escapes nothing; write two")
     return Like(left, pattern, ignore_case)
 
 
