@@ -40,14 +40,15 @@ def decode_images(
     """
     if as_pil:
         return [_opened(row, decode, resize, name, number) for number, row in enumerate(rows)]
-    read = _jpeg() if decode == "jpeg" and resize is None else None
+    read = _jpeg() if decode == "jpeg" else None
     whole: NDArray[np.uint8] | None = None
     for number, row in enumerate(rows):
         if row is None:
             continue
-        image = (
-            np.asarray(_opened(row, decode, resize, name, number)) if read is None else _fast(read, row, name, number)
-        )
+        if read is None:
+            image = np.asarray(_opened(row, decode, resize, name, number))
+        else:
+            image = _fast(read, row, resize, name, number)
         if whole is None:
             first = number
             whole = np.zeros((len(rows), *image.shape), image.dtype)
@@ -81,11 +82,17 @@ def _opened(row: bytes | None, decode: str, resize: tuple[int, int] | None, name
         raise _broken(name, number, error) from error
 
 
-def _fast(read: Callable[[bytes], NDArray[np.uint8]], row: bytes, name: str, number: int) -> NDArray[np.uint8]:
+def _fast(
+    read: Callable[[bytes], NDArray[np.uint8]], row: bytes, resize: tuple[int, int] | None, name: str, number: int
+) -> NDArray[np.uint8]:
     try:
-        return read(row)
+        image = read(row)
     except (ValueError, RuntimeError) as error:
         raise _broken(name, number, error) from error
+    if resize is None:
+        return image
+    pil = _pillow(name)
+    return np.asarray(pil.fromarray(image).resize((resize[1], resize[0]), pil.Resampling.BILINEAR))
 
 
 def _broken(name: str, number: int, error: Exception) -> ValueTypeError:
