@@ -8,7 +8,7 @@ _README = Path(__file__).with_name("README.md")
 
 _TORCH = ["torch>=2.4"]
 _TENSORFLOW = ['tensorflow>=2.16; python_version < "3.14"']
-_IMAGES = ["pillow>=10"]
+_IMAGES = ["pillow>=10", "simplejpeg>=1.7"]
 
 setup(
     name="pyloader_delta",
