@@ -152,6 +152,8 @@ def test_a_literal_of_any_kind_has_a_key(value, kind, expected):
     [
         (True, pa.int64()),
         ("x", pa.int64()),
+        ("3_0", pa.int64()),
+        ("3_0", pa.float64()),
         (1, pa.string()),
         (float("nan"), pa.int64()),
         ("1e999999999", pa.int64()),

@@ -14,7 +14,7 @@ from pyloader_delta.delta.selection import Selection
 from pyloader_delta.delta.store import Store
 from pyloader_delta.values import DataFile, Snapshot
 
-_COUNTED_ROWS = 1 << 16  # at once
+_COUNTED_ROWS = 1 << 14  # at once, by each of several threads: texts may be long
 
 
 class Verdict(NamedTuple):

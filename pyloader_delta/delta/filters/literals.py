@@ -136,6 +136,8 @@ def _plain(value: Any) -> Any:
 
 
 def _number(value: int | float | Decimal | str, kind: pa.DataType) -> tuple[Key, bool]:
+    if isinstance(value, str) and (not value.isascii() or "_" in value):  # numbers of Python alone
+        raise ValueError
     if is_float(kind):
         return float(value), True
     # A float is the number that it is written as.
