@@ -51,11 +51,12 @@ def encoder(
     Raises:
         ConfigError: An argument is wrong.
     """
+    for name, value in (("columns", columns), ("fields", fields)):
+        if value is not None and (isinstance(value, str) or not isinstance(value, Iterable)):
+            raise ConfigError(f"{name} must be a list of names{' or FieldSpecs' * (name == 'fields')}, got {value!r}")
     dataset = FieldsDataset(fields, features=features, features_dtype=features_dtype, framework=framework)
     specs, taken = dataset.fields, [spec.name for found in dataset.features.values() for spec in found]
     if columns is not None:
-        if isinstance(columns, str):
-            raise ConfigError(f"columns must be a list of names, got {columns!r}")
         said = {spec.name for spec in specs or ()}
         plain = [name for name in columns if name not in said and name not in taken]
         both: list[str | FieldSpec] = [*plain, *(specs or ())]
