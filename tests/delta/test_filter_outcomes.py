@@ -8,6 +8,8 @@ import pyarrow.compute as pc
 import pytest
 from filter_cases import (
     LITERALS,
+    NAN,
+    OPERATORS,
     SCHEMA,
     VALUES,
     compares,
@@ -45,6 +47,23 @@ def outcomes_of(filter_, rows):
 @given(trees(sql_leaves), rows_strategy)
 def test_sql_keeps_what_sql_says(predicate, rows):
     assert outcomes_of(sql(predicate), rows) == [plain(predicate, row, sql_nan=True) for row in rows]
+
+
+@pytest.mark.parametrize("others", [[2], [2, None], [NAN, None]])
+def test_a_list_beside_a_condition_on_one_float_is_sqls(others):
+    rows = [dict.fromkeys(VALUES) | {"f": value} for value in [*VALUES["f"], None]]
+    predicate = ("not", ("and", [("compare", "f", ">", 1), ("in", "f", others)]))
+    assert outcomes_of(sql(predicate), rows) == [plain(predicate, row, sql_nan=True) for row in rows]
+
+
+@pytest.mark.parametrize("first", OPERATORS)
+@pytest.mark.parametrize("second", OPERATORS)
+@pytest.mark.parametrize("literals", [(0.1, 0.1), (0.1, NAN), (NAN, 2)])
+def test_two_conditions_on_one_float_are_sqls(first, second, literals):
+    rows = [dict.fromkeys(VALUES) | {"f": value} for value in [*VALUES["f"], None]]
+    leaves = [("compare", "f", first, literals[0]), ("compare", "f", second, literals[1])]
+    for kind in ("and", "or"):
+        assert outcomes_of(sql((kind, leaves)), rows) == [plain((kind, leaves), row, sql_nan=True) for row in rows]
 
 
 ins = one_of(LITERALS)

@@ -197,6 +197,10 @@ MAYBE = TRUE | FALSE
         (pa.date32(), stated("+10000-01-01", "+10000-01-01"), "c < DATE '2024-02-01'", MAYBE),
         (pa.float64(), stated(0.5, 1.5), "c < 0.5", FALSE),
         (pa.float64(), stated(0.5, 1.5), "c > 1.5", MAYBE),  # NaN is above all
+        (pa.float64(), stated(0.5, 1.5), "c > 1.5 AND NOT isnan(c)", FALSE),
+        (pa.float64(), stated(0.5, 1.5), "c BETWEEN 2 AND 3", FALSE),
+        (pa.float64(), stated(0.5, 1.5), "c > 1.5 AND (c < 7 AND c <> 3)", FALSE),
+        (pa.float64(), stated(0.5, 1.5), "c > 1.5 AND c <> 3", MAYBE),
         (pa.float64(), stated("NaN", "NaN"), "c < 0", MAYBE),
         (pa.float64(), stated("-Infinity", "Infinity"), "c < 0", MAYBE),
         (pa.float64(), stated(0.1, 0.1), f"c <= {Decimal(float(np.float32(0.1)))}", MAYBE),

@@ -151,6 +151,34 @@ def like(left: Column, pattern: Any, *, ignore_case: bool = False) -> Node:
     return Like(left, pattern, ignore_case)
 
 
+def all_of(children: Sequence[Node]) -> Node:
+    """Return AND of predicates. Where one of them is false for NaN, the others need not keep it.
+
+    That is for statistics, which say nothing of NaN: `x BETWEEN 1 AND 2` can be ruled out by them, `x > 1` cannot.
+    """
+    flat = [part for child in children for part in (child.children if isinstance(child, And) else (child,))]
+    without = {column for part in flat if (column := _never_nan(part)) is not None}
+    parts = tuple(_without_nan(part, without) for part in flat)
+    return parts[0] if len(parts) == 1 else And(parts)
+
+
+def _never_nan(node: Node) -> Column | None:
+    """Return the column for whose NaNs a predicate is false."""
+    match node:
+        case Compare(column, "=" | "<" | "<=", other) if not isinstance(other, Column):
+            return column
+        case In(column, _, False) | Not(IsNaN(column)):
+            return column
+    return None
+
+
+def _without_nan(node: Node, columns: set[Column]) -> Node:
+    match node:
+        case Or((Compare(column) as compared, IsNaN(same))) if column == same and column in columns:
+            return compared
+    return node
+
+
 _NAN = "nothing is equal to NaN, above or below it; in SQL write isnan(column)"
 
 

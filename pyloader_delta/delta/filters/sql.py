@@ -87,7 +87,7 @@ class _Parser:
         children = [self._not()]
         while self._took("and"):
             children.append(self._not())
-        return children[0] if len(children) == 1 else And(tuple(children))
+        return build.all_of(children)
 
     def _not(self) -> Node:
         self._depth += 1
@@ -178,7 +178,8 @@ class _Parser:
         if self._took("between"):
             low = self._operand()
             self._expect("and")
-            return And((self._compared(start, left, ">=", low), self._compared(start, left, "<=", self._operand())))
+            high = self._operand()
+            return build.all_of([self._compared(start, left, ">=", low), self._compared(start, left, "<=", high)])
         for word in ("like", "ilike"):
             if self._took(word):
                 return self._made(start, build.like, left, self._literal(), ignore_case=word == "ilike")
