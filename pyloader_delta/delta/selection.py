@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
+from pyloader_delta.delta.filters.build import names_instead
 from pyloader_delta.delta.filters.rows import RowFilter
 from pyloader_delta.delta.schema import ROW_ID, arrow_schema
 from pyloader_delta.errors import ConfigError, TableError
@@ -85,7 +85,4 @@ def selected(
 
 
 def _unknown(name: str, names: Sequence[str], table: str) -> str:
-    close = difflib.get_close_matches(name.lower(), [other.lower() for other in names], n=1)
-    near = [other for other in names if other.lower() in close]
-    hint = f"; did you mean {near[0]!r}?" if near else ";"
-    return f"columns names {name!r}, which {table} does not have{hint} It has {', '.join(map(repr, names))}"
+    return f"columns names {name!r}, which {table} does not have{names_instead(name, names)}"

@@ -231,7 +231,12 @@ def _comparable(left: Column) -> None:
 def _unknown(name: str, found: Sequence[str], names: Sequence[str]) -> str:
     if not names:
         return f"{'.'.join(found)!r} is no struct, so it has no field {name!r}"
+    return f"there is no column {'.'.join((*found, name))!r}{names_instead(name, names)}"
+
+
+def names_instead(name: str, names: Sequence[str]) -> str:
+    """Return the end of an error about a name that is none of some others: the nearest of them, and all."""
     close = difflib.get_close_matches(name.lower(), [other.lower() for other in names], n=1)
     near = [other for other in names if other.lower() in close]
     hint = f"; did you mean {near[0]!r}?" if near else ";"
-    return f"there is no column {'.'.join((*found, name))!r}{hint} It has {', '.join(map(repr, names))}"
+    return f"{hint} It has {', '.join(map(repr, names))}"
