@@ -7,7 +7,7 @@ from itertools import accumulate
 
 from pyloader_delta.engine.kinds import FileTypes, Kinds
 from pyloader_delta.engine.tasks import ReadTask, Segment
-from pyloader_delta.values import Chunk, EpochLike
+from pyloader_delta.values import EpochLike, same_row_group
 
 
 class Progress:
@@ -55,6 +55,19 @@ class Progress:
         """Windows let go, from the first."""
         self._row_starts = list(accumulate((chunk.n_rows or 0 for chunk in plan.chunks), initial=0))
         self._known_starts = self._plan_starts()
+        self._begin_at(plan.first_window)
+
+    def _begin_at(self, window: int) -> None:
+        """Take the windows before one, whose rows an earlier process delivered, as read and let go."""
+        self.next_row, self.next_batch = self.plan.first_row, self.plan.first_batch
+        if not window:
+            return
+        assert self._known_starts is not None
+        self.next_read = self.plan.windows[window].start
+        self.ready = self.freed = window
+        self.starts = self._known_starts[: window + 1]
+        self._units = [self.starts[-1]]
+        self._columns = [()] * window
 
     def _plan_starts(self) -> list[int] | None:
         if self.planned_rows is None:
@@ -140,7 +153,7 @@ class Progress:
     def _end_unit(self, window: range) -> None:
         """Note that a window has got ready: it ends a unit, or goes on with the one before it."""
         chunks, first = self.plan.chunks, window.start
-        if self.plan.row_seed is None and first and _alike(chunks[first - 1], chunks[first]):
+        if self.plan.row_seed is None and first and same_row_group(chunks[first - 1], chunks[first]):
             self._units[-1] = self.rows_there
         elif self.rows_there > self._units[-1]:
             self._units.append(self.rows_there)
@@ -149,7 +162,9 @@ class Progress:
         """Return whether the next window belongs to the last ready one's unit."""
         chunks, after = self.plan.chunks, self.plan.windows[self.ready - 1].stop if self.ready else 0
         return bool(
-            self.plan.row_seed is None and 0 < after < self.n_chunks and _alike(chunks[after - 1], chunks[after])
+            self.plan.row_seed is None
+            and 0 < after < self.n_chunks
+            and same_row_group(chunks[after - 1], chunks[after])
         )
 
     def groups(self, n_rows: int, size: int, group: int, most: int, *, ends: bool) -> tuple[tuple[int, ...], bool]:
@@ -255,8 +270,3 @@ class Progress:
             return min(max(bisect_right(self.starts, row) - 1, 0), n_windows - 1)
         mean = max(self.rows_there / self.ready, 1.0)
         return min(self.ready + int((row - self.rows_there) / mean), n_windows - 1)
-
-
-def _alike(chunk: Chunk, other: Chunk) -> bool:
-    """Return whether two chunks are parts of one row group."""
-    return chunk.row_group is not None and (chunk.path, chunk.row_group) == (other.path, other.row_group)

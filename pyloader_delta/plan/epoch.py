@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from pyloader_delta.permute import permuted
+from pyloader_delta.plan.ranks import Place, share
 from pyloader_delta.values import Chunk, WindowSize
 
 PART_OF_WINDOW = 8
@@ -44,6 +45,14 @@ class EpochPlan:
     """Positions of each window's chunks; together 0..len(chunks)-1."""
     row_seed: int | None
     """Seed of the mixing inside windows; None where rows stay in order."""
+    padded: int = 0
+    """Rows that a rank repeats to have as many as the others, 0 or 1; the last row, in a window of its own."""
+    first_batch: int = 0
+    """Number of the first batch to deliver; those before it were delivered by an earlier process."""
+    first_row: int = 0
+    """Number of that batch's first row in the epoch."""
+    first_window: int = 0
+    """The first window to read."""
 
     @property
     def n_rows(self) -> int | None:
@@ -75,16 +84,28 @@ def split(chunks: Iterable[Chunk], max_bytes: int) -> list[list[Chunk]]:
     return units
 
 
-def plan_epoch(units: Sequence[Sequence[Chunk]], order: Order, epoch: int) -> EpochPlan:
-    """Return the plan of one epoch, 0-based, over the units of `split`."""
+def plan_epoch(
+    units: Sequence[Sequence[Chunk]],
+    order: Order,
+    epoch: int,
+    place: Place = Place(),  # noqa: B008  # a frozen value
+) -> EpochPlan:
+    """Return the plan of one epoch, 0-based, over the units of `split`, for one rank."""
+    repeated = None
     if order.shuffle_chunks:
         units = [units[i] for i in permuted(len(units), ("chunks", order.chunk_seed, epoch))]
+    if place.world_size > 1:
+        units, repeated = share(units, place)
     if order.shuffle_rows and order.window.unit != "chunk":
         chunks = _interleaved(units)
     else:
         chunks = [chunk for unit in units for chunk in unit]
     windows = _windows(chunks, order)
-    return EpochPlan(epoch, tuple(chunks), tuple(windows), order.row_seed if order.shuffle_rows else None)
+    if repeated is not None:
+        windows.append(range(len(chunks), len(chunks) + 1))
+        chunks.append(repeated)
+    row_seed = order.row_seed if order.shuffle_rows else None
+    return EpochPlan(epoch, tuple(chunks), tuple(windows), row_seed, 0 if repeated is None else 1)
 
 
 def _interleaved(units: Sequence[Sequence[Chunk]]) -> list[Chunk]:

@@ -1,5 +1,6 @@
 """The scheduler against a model: whatever workers do, each row comes once, in one order, within bounds."""
 
+from bisect import bisect_right
 from itertools import groupby
 
 import numpy as np
@@ -11,6 +12,8 @@ from pyloader_delta.engine.tasks import Limits, MixTask, ReadTask, RunTask
 from pyloader_delta.errors import BudgetError, IncompleteEpochError, ReadError
 from pyloader_delta.permute import permuted
 from pyloader_delta.plan.epoch import Order, plan_epoch, split
+from pyloader_delta.plan.ranks import Place
+from pyloader_delta.plan.resume import resumed, window_starts
 from pyloader_delta.values import Chunk, WindowSize
 
 ROW_BYTES = 10
@@ -234,6 +237,59 @@ def drive(scheduler, world, fails=()):
         else:
             return delivered, scheduler.failure
     return delivered, scheduler.failure
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(plans(), st.data(), st.integers(1, 9), st.booleans(), st.integers(1, 6), st.integers(1, 4), st.booleans())
+def test_the_rest_of_an_epoch_comes_as_it_would_have_without_a_break(
+    plan, data, batch_size, drop_last, group, ranks, reread
+):
+    units, rows_of_file, order = plan
+    known = all(chunk.rows is not None for unit in units for chunk in unit)
+    group, ranks = (group, ranks) if known else (1, 1)
+    place = Place(data.draw(st.integers(0, ranks - 1)), ranks, data.draw(st.sampled_from(["pad", "drop"])))
+    whole = plan_epoch(units, order, 5, place)
+
+    def delivered(plan):
+        limits = Limits(1, 10**6, 10**6, 2, 2, run_rows=16)
+        scheduler = Scheduler(iter([plan]), limits, batch_size=batch_size, drop_last=drop_last, group=group)
+        world, reads, batches = World(rows_of_file, 1), [], {}
+        while not scheduler.done:
+            task = scheduler.next_task(0)
+            if isinstance(task, ReadTask):
+                reads += task.positions
+                scheduler.read_done(0, task, (rows := world.read(task)), sum(rows) * ROW_BYTES)
+            elif task is not None:
+                world.run(task)
+                scheduler.run_done(0, task, task.n_rows, 0.0)
+            elif scheduler.delivered_runs not in world.out:
+                assert scheduler.done, repr(scheduler)
+            else:
+                run, _ = scheduler._undelivered[scheduler.delivered_runs]
+                rows, number = world.out.pop(scheduler.delivered_runs), run.first_batch
+                for n_batches in run.groups:  # what is encoded in one call, and where the call begins
+                    for i in range(n_batches):
+                        n = run.batch_rows[number + i - run.first_batch]
+                        batches[number + i] = (number, rows[:n], run.last and run.epoch_rows)
+                        rows = rows[n:]
+                    number += n_batches
+                scheduler.delivered(scheduler.delivered_runs)
+            world.let_go(scheduler)
+        return batches, reads
+
+    batches, _ = delivered(whole)
+    for batch in range(len(batches)):
+        rest, again = resumed(whole, batch, batch_size=batch_size, group=group, reread=reread)
+        found, reads = delivered(rest)
+        assert 0 <= again < group
+        assert list(found) == list(range(batch - again, len(batches)))
+        for number, (start, rows, _) in found.items():
+            assert (start, rows) == batches[number][:2]
+        assert [end for _, _, end in found.values()][-1] == [end for _, _, end in batches.values()][-1]
+        if known and not reread:
+            starts = window_starts(whole)
+            window = bisect_right(starts, (batch - again) * batch_size) - 1
+            assert min(reads, default=whole.windows[window].start) == whole.windows[window].start
 
 
 def make(units, *, store_bytes=10**6, batch_size=4, order=None, **options):

@@ -1,0 +1,75 @@
+"""The rest of an epoch of which some batches were delivered by an earlier process. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import replace
+from itertools import accumulate
+
+from pyloader_delta.plan.epoch import EpochPlan
+from pyloader_delta.values import same_row_group
+
+
+def resumed(plan: EpochPlan, batch: int, *, batch_size: int, group: int, reread: bool = False) -> tuple[EpochPlan, int]:
+    """Return a plan of the epoch from batch `batch` on, and how many batches before it must be made once more.
+
+    These are the ones that are encoded in one call with it: what the call's random numbers do to them depends on where
+    it begins.
+
+    Args:
+        plan: The whole epoch.
+        batch: First batch that was not delivered, >= 0.
+        batch_size: Rows in a batch.
+        group: Batches that may be encoded in one call.
+        reread: Read the windows before it too, without encoding them: for files whose columns must be learned in order.
+            It is done where lengths are unknown as well.
+    """
+    first = group_start(plan, batch, batch_size, group)
+    row, window = first * batch_size, 0
+    if plan.n_rows is not None and not reread:
+        starts = window_starts(plan)
+        window = max(min(bisect_right(starts, row) - 1, len(plan.windows) - 1), 0)
+    return replace(plan, first_batch=first, first_row=row, first_window=window), batch - first
+
+
+def window_starts(plan: EpochPlan) -> list[int]:
+    """Return the first row of each window, and the end of the last; lengths are known."""
+    rows = (sum(plan.chunks[p].n_rows or 0 for p in window) for window in plan.windows)
+    return list(accumulate(rows, initial=0))
+
+
+def group_start(plan: EpochPlan, batch: int, batch_size: int, group: int) -> int:
+    """Return the first batch of those that are encoded together with a batch, as the engine cuts them.
+
+    Batches are encoded together that lie in one unit, or that each lie in several: a unit is a window that is mixed, or
+    a row group or file where rows keep their order.
+    """
+    n_rows = plan.n_rows
+    if group == 1 or n_rows is None or batch * batch_size >= n_rows:
+        return batch
+    ends = _unit_ends(plan)
+
+    def unit_of(number: int) -> int | None:
+        row, last = number * batch_size, min((number + 1) * batch_size, n_rows) - 1
+        unit = bisect_right(ends, row)
+        return unit if last < ends[unit] else None
+
+    unit = unit_of(batch)
+    if unit is None:
+        first = batch
+        while first and unit_of(first - 1) is None:
+            first -= 1
+    else:
+        first = -(-(ends[unit - 1] if unit else 0) // batch_size)
+    return first + (batch - first) // group * group
+
+
+def _unit_ends(plan: EpochPlan) -> list[int]:
+    starts, ends = window_starts(plan), []
+    for number, window in enumerate(plan.windows):
+        first, end = window.start, starts[number + 1]
+        if ends and plan.row_seed is None and first and same_row_group(plan.chunks[first - 1], plan.chunks[first]):
+            ends[-1] = end
+        elif end > (ends[-1] if ends else 0):
+            ends.append(end)
+    return ends
