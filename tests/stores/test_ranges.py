@@ -1,6 +1,7 @@
 """Files read in ranges: the same bytes as the file has, whatever is asked, and no more held than said."""
 
 import io
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -108,7 +109,7 @@ def test_columns_are_found_by_their_names(tmp_path):
     for columns in (["a"], ["s", "t"], ["a.b"]):
         found = Source(data + b"")
         file = StoreFile(found.open(len(data)), "r")
-        with expecting(file, column_spans(footer, 1, columns)):
+        with expecting(file, partial(column_spans, footer, 1, columns)):
             read = pq.ParquetFile(file, metadata=footer).read_row_group(1, columns=columns)
         assert read.column("s" if "s" in columns else columns[0]).equals(
             table.column("s" if "s" in columns else columns[0]).slice(50)
@@ -118,7 +119,7 @@ def test_columns_are_found_by_their_names(tmp_path):
 def test_a_disk_is_mapped_and_expects_nothing(tmp_path):
     (tmp_path / "f").write_bytes(b"abc")
     store = Store(str(tmp_path))
-    with store.open("f") as file, expecting(file, [(0, 3)]):
+    with store.open("f") as file, expecting(file, lambda: pytest.fail("asked")):
         assert isinstance(file, pa.MemoryMappedFile)
         assert file.read() == b"abc"
     assert (store.size("f"), store.read("f").to_pybytes(), store.local) == (3, b"abc", True)

@@ -1,5 +1,6 @@
 """Tables in any filesystem of pyarrow or fsspec; one that never answers ends in a named error."""
 
+import os
 import pickle
 import threading
 
@@ -42,6 +43,8 @@ def test_a_filesystem_of_fsspec_reads_paths_and_its_own_uris(folder, root):
     ("uri", "filesystem", "root"),
     [
         ("/t/x/", fs.LocalFileSystem(), "/t/x"),
+        ("file:///t/x%20y", LocalFileSystem(), "/t/x y"),
+        ("t", LocalFileSystem(), os.path.abspath("t")),
         ("bucket/t", fs.S3FileSystem(anonymous=True, region="us-east-1"), "s3://bucket/t"),
         ("s3://bucket/t", fs.S3FileSystem(anonymous=True, region="us-east-1"), "s3://bucket/t"),
         ("bucket/t", fs.GcsFileSystem(anonymous=True), "gs://bucket/t"),

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from pyloader_delta.delta.paths import table_path
 from pyloader_delta.delta.stores.client import Entry
 from pyloader_delta.delta.stores.retry import PassingError, Patience
 from pyloader_delta.delta.stores.settings import StoreSettings
@@ -18,7 +19,7 @@ from pyloader_delta.errors import ConfigError
 
 T = TypeVar("T")
 
-_NAMES = {"gcs": "gs", "abfs": "abfs", "s3": "s3", "hdfs": "hdfs"}
+_NAMES = {"gcs": "gs"}
 _REFUSED = re.compile(r"ACCESS_DENIED|AccessDenied|Forbidden|InvalidAccessKeyId|SignatureDoesNotMatch|\b40[13]\b")
 _MISSING = re.compile(r"NO_SUCH_BUCKET|NoSuchBucket|NO_SUCH_KEY|bucket does not exist|\b404\b", re.IGNORECASE)
 
@@ -30,10 +31,9 @@ def root_of(uri: str, filesystem: Any) -> str:
         ConfigError: `filesystem` is neither pyarrow's nor fsspec's.
     """
     kind = _kind(_arrow(filesystem))
-    path = uri.rstrip("/")
-    if "://" in path or (kind == "" and path.startswith("/")):
-        return path
-    return f"{kind or 'filesystem'}://{path}"
+    if kind == "":
+        return table_path(uri)
+    return uri.rstrip("/") if "://" in uri else f"{kind}://{uri.rstrip('/')}"
 
 
 class FilesystemClient:
