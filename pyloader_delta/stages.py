@@ -64,6 +64,15 @@ class Stages:
         return self.dataset.input_format in ("numpy", "columns")
 
     @property
+    def keeps_nothing(self) -> bool:
+        """Whether what gets gathered columns keeps no view of them: it is no code of the user's."""
+        ours = all(
+            method.__module__.startswith("pyloader_delta.")
+            for method in (type(self.dataset).batch_encode, type(self.collator).collate_batch)
+        )
+        return ours and self.dataset.input_format == "columns" and not getattr(self.dataset, "runs_python", True)
+
+    @property
     def owns_blocks(self) -> bool:
         """Whether nobody else holds the memory that was read: it is no table of the user's own."""
         method = type(self.reader).read_chunk

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyloader_delta.engine.slabs import ALIGNMENT
+from pyloader_delta.arrays import ALIGNMENT, empty_aligned
 from pyloader_delta.outputs import leaves, map_leaves
 
 _ENOUGH = 1 << 20  # bytes from which more would save nothing
@@ -57,7 +57,7 @@ def aligned_array(value: Any) -> Any:
         return value
     if value.flags.c_contiguous and value.__array_interface__["data"][0] % ALIGNMENT == 0:
         return value
-    room = _aligned_empty(value.shape, value.dtype)
+    room = empty_aligned(value.shape, value.dtype)
     room[...] = value
     return room
 
@@ -81,12 +81,5 @@ def _joined(batches: list[Any]) -> Any:
 def _rows(arrays: tuple[NDArray[Any], ...]) -> NDArray[Any]:
     if arrays[0].dtype.hasobject:
         return np.concatenate(arrays)
-    room = _aligned_empty((sum(map(len, arrays)), *arrays[0].shape[1:]), arrays[0].dtype)
+    room = empty_aligned((sum(map(len, arrays)), *arrays[0].shape[1:]), arrays[0].dtype)
     return np.concatenate(arrays, out=room)
-
-
-def _aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    room = np.empty(size + ALIGNMENT, np.uint8)
-    start = -room.__array_interface__["data"][0] % ALIGNMENT
-    return room[start : start + size].view(dtype).reshape(shape)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pyloader_delta.arrays import empty_aligned
 from pyloader_delta.encode.casts import cast
 
 _BLOCK_ROWS = 4096
@@ -32,14 +33,13 @@ def matrix(columns: Sequence[NDArray[Any]], dtype: np.dtype[Any], names: Sequenc
         for column, name in zip(columns, names, strict=True)
     ]
     n_rows = len(columns[0])
-    whole = np.empty((n_rows, len(columns)), dtype)
-    block = np.empty((len(columns), min(n_rows, _BLOCK_ROWS)), dtype)
+    whole = empty_aligned((n_rows, len(columns)), dtype)
+    block = np.empty(len(columns) * min(n_rows, _BLOCK_ROWS), dtype)
     for start in range(0, n_rows, _BLOCK_ROWS):
         stop = min(start + _BLOCK_ROWS, n_rows)
-        part = block[:, : stop - start]
-        for row, column in zip(part, columns, strict=True):
-            row[...] = column[start:stop]
-        whole[start:stop] = part.T
+        part = block[: len(columns) * (stop - start)]
+        np.concatenate([column[start:stop] for column in columns], out=part, casting="unsafe")  # the columns fit
+        whole[start:stop] = part.reshape(len(columns), stop - start).T
     return whole
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from pyloader_delta.arrays import is_binary, text_parts
 from pyloader_delta.columns import column_kind, joined, numbers, shaped
 from pyloader_delta.engine.leases import Lease, lent
 from pyloader_delta.engine.pack import Tray
@@ -20,7 +21,7 @@ from pyloader_delta.values import Columns
 
 def gather(
     windows: Sequence[WindowBlocks], segments: Sequence[Segment], into: tuple[Tray, bool] | None = None,
-    names: Sequence[str] = (), lease: Lease | None = None,
+    names: Sequence[str] = (), lease: Lease | None = None, *, bytes_stay: bool = False,
 ) -> Columns:  # fmt: skip
     """Return the rows of some segments, one after the other, in delivery order.
 
@@ -31,6 +32,7 @@ def gather(
             all get memory of their own.
         names: Columns to give, in this order; those that no window has are all None. Others of the windows follow.
         lease: Lets columns of numbers stay where they lie in one piece and in order; the tray knows of them then.
+        bytes_stay: Whether that holds for columns of bytes as well: who gets them keeps no view.
     """
     where = [Where(window, segment) for window, segment in zip(windows, segments, strict=True)]
     plan = _plan(windows, tuple(names))
@@ -52,12 +54,22 @@ def gather(
         elif dtype is None:
             parts = [_gathered(found, name) for found in where]
             whole, field = parts[0] if len(parts) == 1 else joined(*zip(*parts, strict=True))
+            if tray is not None and lease is not None and bytes_stay and where[0].is_one_piece(name):
+                _keep_bytes(whole, tray, lease)
         else:
             whole = tray.column(dtype, n_rows) if tray is not None and filled else np.empty(n_rows, dtype)
             _fill(whole, where, name)
         arrays.append(whole if field.metadata is None or isinstance(whole, list) else shaped(whole, field))
         given.append(field)
     return Columns(plan.schema if given == plan.fields else pa.schema(given), arrays, n_rows)
+
+
+def _keep_bytes(column: Any, tray: Tray, lease: Lease) -> None:
+    """Let batches be views of a column of bytes, where nobody else holds its memory."""
+    if isinstance(column, pa.Array) and is_binary(column.type) and not column.null_count:
+        raw, _ = text_parts(column)
+        if raw.size and raw.flags.writeable:
+            tray.keep_bytes(lent(raw, lease))
 
 
 def _plan(windows: Sequence[WindowBlocks], names: tuple[str, ...]) -> Gathered:

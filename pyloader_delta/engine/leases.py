@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyloader_delta.engine.slabs import ALIGNMENT, SlabPool
+from pyloader_delta.arrays import empty_aligned
+from pyloader_delta.engine.slabs import SlabPool
 
 
 class Lease:
@@ -123,8 +124,6 @@ class Leases:
 
 
 def _aligned_copy(memory: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    room = np.empty(len(memory) + ALIGNMENT, dtype=np.uint8)
-    start = -room.ctypes.data % ALIGNMENT
-    copy = room[start : start + len(memory)]
+    copy = empty_aligned(memory.shape, memory.dtype)
     copy[...] = memory
     return copy

@@ -212,7 +212,7 @@ def _run(engine: Engine, workshop: Workshop, worker: int, number: int, task: Run
             engine.pool.touch(slabs[-1], size_bytes)
             return engine.pool[slabs[-1]].array
 
-    tray = Tray(take)
+    tray = Tray(take, adopts=True)
     made = workshop.run(task, windows, tray, leases)
     leases.clear()
 

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyloader_delta.engine.slabs import ALIGNMENT, aligned, put
+from pyloader_delta.arrays import ALIGNMENT
+from pyloader_delta.engine.slabs import aligned, put
 from pyloader_delta.engine.tree import Spec, has_rest, put_together
 
 Place = tuple[np.dtype[Any], tuple[int, ...], int, int, int]
@@ -78,14 +79,16 @@ class Tray:
 
     Args:
         take: Returns memory of at least so many bytes, 64-byte aligned; called again only if the first was too small.
+        adopts: Whether batches may stay in memory of user code's own: the training loop is in this process.
     """
 
-    def __init__(self, take: Callable[[int], NDArray[np.uint8]]) -> None:
-        self._take = take
+    def __init__(self, take: Callable[[int], NDArray[np.uint8]], *, adopts: bool = False) -> None:
+        self._take, self._adopts = take, adopts
         self._memory: NDArray[np.uint8] | None = None
         self._first: NDArray[np.uint8] | None = None
         self._used = self._address = self._views = 0
         self._lent: list[NDArray[Any]] = []
+        self._ranges: list[tuple[int, int, int]] = []  # (address, bytes, number) of what `keep_bytes` took
         self._number_of: dict[int, int] = {}  # id of a lent array → its number as memory, from 1
         self.kept = False
         """Whether user code still holds arrays on the memory that was taken first, which is its own from now on."""
@@ -109,6 +112,11 @@ class Tray:
         self._lent.append(array)
         self._number_of[id(array)] = len(self._lent)
         return array
+
+    def keep_bytes(self, memory: NDArray[np.uint8]) -> None:
+        """Take note of lent memory that batches may be views of without having it as their base."""
+        self.keep(memory)
+        self._ranges.append((_address(memory), memory.nbytes, len(self._lent)))
 
     def pack(self, parts: Sequence[Part]) -> Packed:
         """Lay out the batches, copying only arrays that do not lie in this memory, or lent memory, already."""
@@ -161,13 +169,29 @@ class Tray:
         number = self._number_of.get(id(array.base))
         if number is not None:
             return number, _address(array) - _address(self._lent[number - 1])
-        if not self._holds(array):
-            return None
-        offset = _address(array) - self._address
+        for start, size, number in self._ranges:
+            if _address(array) - start >= 0 and _address(array) - start + array.nbytes <= size:
+                return number, _address(array) - start
         step = 0 if rows is None else _nbytes(array.dtype, (rows, *array.shape[1:]))
-        return None if offset % ALIGNMENT or step % ALIGNMENT else (0, offset)
+        if step % ALIGNMENT:
+            return None
+        if self._holds(array):
+            offset = _address(array) - self._address
+            return None if offset % ALIGNMENT else (0, offset)
+        return self._adopted(array)
+
+    def _adopted(self, array: NDArray[Any]) -> tuple[int, int] | None:
+        """Return the place of an array of user code's own that need not move: large, new, and aligned as ours are."""
+        owner = array.base
+        if not self._adopts or array.nbytes < _LARGE or not isinstance(owner, np.ndarray) or not owner.flags.owndata:
+            return None
+        if _address(array) % ALIGNMENT or not array.flags.writeable:
+            return None
+        self.keep(owner)
+        return len(self._lent), _address(array) - _address(owner)
 
 
+_LARGE = 1 << 16
 _REFERENCES = 3  # to a lent array that nobody has kept: the tray's, that of what is packed, and the count's own
 
 

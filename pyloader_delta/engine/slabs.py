@@ -11,8 +11,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-ALIGNMENT = 64
-"""Every array begins at a multiple of this many bytes: TensorFlow takes aligned memory without a copy."""
+from pyloader_delta.arrays import ALIGNMENT
 
 _SMALLEST = 1 << 20
 _STEP = 4  # capacities are 1 MiB, 4 MiB, 16 MiB, ...; pages that were never touched cost nothing

@@ -52,6 +52,8 @@ class WindowBlocks:
         self._by_name = {field.name: field for field in self.fields}
         self.dtypes = {name: _dtype(*column) for name, column in self._pieces.items()}
         """Of each column that is one array, or several alike; None for others."""
+        self.own = own
+        """Whether nobody else holds the blocks' memory."""
         self.lendable = own or bool(mixed)
         """Whether there may be columns that nobody else holds: batches can be made on their memory."""
         self._gathered: dict[tuple[str, ...], Gathered] = {}
@@ -151,6 +153,11 @@ class Where:
             piece[chosen[0][1]] if type(piece) is np.ndarray and piece.flags.writeable else None
         )
         return found
+
+    def is_one_piece(self, name: str) -> bool:
+        """Return whether the rows of a column of a block lie in order, in one piece and in memory of our own."""
+        chosen, place = self.of(name, self.window.column(name)[0])
+        return self.window.own and place is None and len(chosen) == 1 and type(chosen[0][1]) is slice
 
     @cached_property
     def _grouped(self) -> tuple[list[tuple[int, Any]], NDArray[np.int64] | None]:

@@ -37,6 +37,10 @@ class StagesLike(Protocol):
     def owns_blocks(self) -> bool:
         """Whether nobody else holds the memory of what `read` gives."""
 
+    @property
+    def keeps_nothing(self) -> bool:
+        """Whether what gets gathered columns keeps no view of them: it is no code of the user's."""
+
     def open(self) -> None: ...
     def close(self) -> None: ...
     def read(self, chunk: Chunk) -> list[pa.RecordBatch]: ...
@@ -124,7 +128,14 @@ class Workshop:
             pieces = _pieces(task, windows, leases or [None] * len(windows))
             for piece in pieces:
                 into = (tray, len(pieces) == 1) if self._stages.passes_numbers else None
-                columns = gather(piece.windows, piece.segments, into, piece.segments[-1].columns, piece.lease)
+                columns = gather(
+                    piece.windows,
+                    piece.segments,
+                    into,
+                    piece.segments[-1].columns,
+                    piece.lease,
+                    bytes_stay=self._stages.keeps_nothing,
+                )
                 if columns.n_rows != sum(piece.batch_rows):
                     raise IncompleteEpochError(
                         f"{task}: {sum(piece.batch_rows)} rows were planned, {columns.n_rows} were gathered"

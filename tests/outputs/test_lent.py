@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from pyloader_delta import DataLoader, Dataset, DeltaDataReader, NumpyDataCollator
+from pyloader_delta import DataLoader, Dataset, DeltaDataReader, FieldSpec, NumpyDataCollator
+from pyloader_delta.arrays import empty_aligned
 
 N = 150_000
 BATCH = 500  # neither a multiple of 64 bytes nor a divisor of a row group
@@ -121,3 +122,61 @@ def test_entries_on_the_same_memory_become_the_receivers_own_each(table):
             batch["x"][:] = -1
             batch["part"][:] = -1
             assert (batch["again"] == batch["id"]).all()
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    root = str(tmp_path_factory.mktemp("images") / "table")
+    for start in range(0, 6000, 2000):
+        ids = np.arange(start, start + 2000)
+        pictures = [bytes([i % 251]) * 784 for i in ids]
+        write_deltalake(root, pa.table({"id": ids, "picture": pictures, "x": ids * 0.5}), mode="append")
+    return root
+
+
+def of_images(root, **options):
+    fields = ["id", FieldSpec("picture", decode_numpy_and_apply_shape=(28, 28))]
+    options = {"framework": "numpy", "num_workers": 2, "workers": "thread"} | options
+    return DataLoader.from_delta(root, batch_size=100, fields=fields, features=["x"], **options)
+
+
+def test_images_are_views_of_what_was_decoded_and_matrices_of_what_was_made(images):
+    with of_images(images) as batches:
+        kept = list(batches)
+        ends = [b["picture"].ctypes.data + b["picture"].nbytes for b in kept]
+        adjacent = sum(end == b["picture"].ctypes.data for end, b in zip(ends, kept[1:], strict=False))
+        assert adjacent > len(kept) * 0.8
+        assert [int(i) for b in kept for i in b["id"]] == list(range(6000))
+        for b in kept[::2]:
+            b["picture"][:] = 255
+            b["features"][:] = -1
+        for b in kept[1::2]:
+            assert (b["picture"] == (b["id"] % 251).astype(np.uint8)[:, None, None]).all()
+            assert (b["features"][:, 0] == b["id"] * 0.5).all()
+        del kept, b
+
+
+def test_images_are_the_same_in_every_executor(images):
+    found = []
+    for options in ({"num_workers": 0}, {"workers": "thread"}, {"workers": "process"}):
+        with of_images(images, shuffle=True, random_seed=3, **options) as batches:
+            found.append([(b["id"].tolist(), b["picture"].tobytes(), b["features"].tobytes()) for b in batches])
+    assert found[0] == found[1] == found[2]
+
+
+class Fixed(Through):
+    """Returns memory of its own, the same for each call."""
+
+    def open(self):
+        self.room = empty_aligned((1 << 20,), np.dtype(np.float32))
+
+    def batch_encode(self, batch):
+        values = self.room[: len(batch["x"])]
+        values[:] = batch["x"]
+        return {"id": batch["id"], "x": values}
+
+
+def test_memory_that_user_code_uses_again_is_copied(table):
+    with loader(table, dataset=Fixed()) as batches:
+        kept = list(batches)
+    assert all((b["x"] == b["id"]).all() for b in kept)
