@@ -60,6 +60,8 @@ class Store:
         client, path = self._resolved("")
         assert client is not None
         found = client.patience.retried(lambda: list(client.list(path.rstrip("/"), "", True)), f"listing {self.root}")
+        folders = {name[:i] for name, _, _ in found for i, character in enumerate(name) if character == "/"}
+        found = [entry for entry in found if entry[1] or entry[0] not in folders]  # empty objects may stand for folders
         if not found:
             raise FileNotFoundError(f"there is no file below {self.root}")
         return found
@@ -147,7 +149,7 @@ class Store:
         key = (kind, authority)
         if key not in self._clients:
             self._clients[key] = self._client(kind, authority)
-        return self._clients[key], rest.lstrip("/")
+        return self._clients[key], rest.strip("/")
 
     def _client(self, kind: str, authority: str) -> ObjectClient | FilesystemClient:
         if self.settings.filesystem is not None and kind == self._root.kind:

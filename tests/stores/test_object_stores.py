@@ -7,7 +7,9 @@ import pytest
 from reading import gather, in_parts, read
 
 from pyloader_delta import DeltaDataReader
+from pyloader_delta.delta.store import Store
 from pyloader_delta.delta.stores.objects import ObjectClient
+from pyloader_delta.delta.stores.settings import StoreSettings
 from pyloader_delta.errors import ConfigError, ReadError, TableError
 
 
@@ -38,6 +40,15 @@ def test_a_filter_and_columns_are_read(server, uri):
 def test_any_filesystem_of_pyarrow_reads_the_same(server, folder, uri):
     found = read(uri.split("://")[1], filesystem=server.filesystem)
     assert sorted_rows(found).equals(sorted_rows(read(folder)))
+
+
+def test_a_folder_is_listed_by_any_spelling(server, uri):
+    store = Store(uri, StoreSettings(server.storage_options))
+    assert len(store.list("_delta_log")) == len(store.list("_delta_log/")) == 6
+    assert all(size == 0 for _, size, _ in store.list(""))  # objects that stand for folders
+    assert sum(name.endswith(".parquet") for name, _, _ in store.walk()) == len(store.walk()) - 5
+    with pytest.raises(OSError, match="empty path segment"):
+        store.read("a//b")
 
 
 def test_a_bucket_that_is_not_there_is_named(server, uri):

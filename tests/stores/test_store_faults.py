@@ -55,7 +55,8 @@ def test_an_epoch_is_whole_in_processes(s3, proxy, uri):
 def test_each_client_repeats_what_failed(server, its_proxy, folder):
     uri = server.put(folder, "bucket/repeated")
     its_proxy.faults(fail=0.3, cut=0.2)
-    table = read(uri, columns=["i"], storage_options=server.behind(its_proxy.port).storage_options)
+    options = server.behind(its_proxy.port).storage_options
+    table = read(uri, columns=["i"], storage_options=options, stall_timeout=9)
     assert sorted(table["i"].to_pylist()) == [i for i in range(60_000) if i != 7]
 
 

@@ -55,6 +55,8 @@ class ObjectClient:
             for batch in obstore.list(self._usable(), folder or None, offset=f"{prefix}{start_after}" or None):
                 for found in batch:
                     name = found["path"].removeprefix(prefix)
+                    if not found["path"].startswith(prefix):
+                        continue  # an empty object that stands for the folder itself
                     if recursive or "/" not in name:
                         yield name, found["size"], int(found["last_modified"].timestamp() * 1000)
         except Exception as error:  # obstore's errors have no base but this in common
@@ -133,11 +135,20 @@ class ObjectClient:
             return OSError(f"the file ends before the bytes that were asked for; was it cut? {text}")
         if "builder error" in whole:
             return OSError(f"{self._name}: {text}; for an http:// endpoint say allow_http=true in storage_options")
+        if status is None and not isinstance(error, _no_answer()):
+            return OSError(text)
         if status is None or status >= 500 or status in _PASSING:
             return PassingError(text)
         if 300 <= status < 400:
             return OSError(f"{self._name}: {text}; is the region right?")
         return OSError(text)
+
+
+def _no_answer() -> tuple[type[Exception], ...]:
+    """Return what obstore raises where it got no whole answer."""
+    from obstore.exceptions import GenericError
+
+    return GenericError, OSError
 
 
 def _azure(authority: str, config: dict[str, str]) -> tuple[str, dict[str, str]]:
