@@ -10,6 +10,7 @@ LoaderError
 ├── WorkerDied                          exit code or signal, and what it was doing
 ├── LoaderTimeout (TimeoutError)        which stage, which chunk
 ├── StageError                          an error of user code that cannot cross processes; carries its text
+├── StateError (ValueError)             load_state_dict does not fit
 └── IncompleteEpochError                planned and gathered rows differ
 
 An error raised by user code keeps its own type and gains notes: stage, file, rows.
@@ -60,6 +61,10 @@ class LoaderTimeout(LoaderError, TimeoutError):
 
 class StageError(LoaderError):
     """An error of user code that cannot cross processes; carries its type's name and its text."""
+
+
+class StateError(LoaderError, ValueError):
+    """A state does not fit the loader that it is loaded into; the text names what differs."""
 
 
 class IncompleteEpochError(LoaderError):

@@ -25,9 +25,14 @@ from pyloader_delta.facade import Facade
 from pyloader_delta.options import check_parts, check_root, group_size, make_options
 from pyloader_delta.passes import BatchIterator, Pass
 from pyloader_delta.plan.epoch import Order, plan_epoch, split, total_rows
+from pyloader_delta.plan.ranks import Uneven
+from pyloader_delta.plan.resume import resumed
+from pyloader_delta.ranks import check_place
 from pyloader_delta.read.base import DataReader, checked_chunks
 from pyloader_delta.read.delta import DeltaDataReader
+from pyloader_delta.resume import Resumable
 from pyloader_delta.stages import Stages, finalized, named
+from pyloader_delta.state import Position
 from pyloader_delta.stats import Stats
 from pyloader_delta.values import Snapshot
 
@@ -36,7 +41,7 @@ T_co = TypeVar("T_co", covariant=True)
 _open_loaders: weakref.WeakSet[DataLoader[Any]] = weakref.WeakSet()
 
 
-class DataLoader(Facade, Generic[T_co]):
+class DataLoader(Facade, Resumable, Generic[T_co]):
     """Streams a Delta table, or a folder of chunk files, that is larger than memory as batches for training.
 
     A re-iterable: one `iter()` yields `num_epoch` epochs, the next goes on with the next epoch. The sequence of batches
@@ -62,6 +67,13 @@ class DataLoader(Facade, Generic[T_co]):
         memory_budget: Bytes that decoded chunks, batches and what workers hold may take, as an int or text. None: a
             quarter of what this process may use (cgroups counted), at most 4 GiB.
         drop_last: Leave out an epoch's last batch if it is short.
+        rank: Which of `world_size` training processes this is, from 0. Each epoch's order is cut into equal shares,
+            exact to the row, one a rank. None for both: `torch.distributed` where it is initialised, else RANK and
+            WORLD_SIZE, else 0 of 1; found at each `iter()`.
+        world_size: Number of training processes, >= 1.
+        uneven: Where the rows are no multiple of `world_size`: "pad", each rank with a row less repeats one at its end;
+            "mask", the same, and each batch, a dict, has a bool array "_valid", False for that row; "drop", the last
+            rows of the epoch's order, fewer than `world_size`, are left out. Every rank has as many batches always.
         prefetch_factor: Runs of batches made ahead for each worker, >= 1. A run is a batch, or as many small ones as
             make about 4 MiB or 20 ms of work.
         timeout: Seconds that a task of a worker may take before LoaderTimeout; 0 for no limit. Not with num_workers=0.
@@ -87,6 +99,9 @@ class DataLoader(Facade, Generic[T_co]):
         shuffle_window: int | str = "128MiB",
         memory_budget: int | str | None = None,
         drop_last: bool = False,
+        rank: int | None = None,
+        world_size: int | None = None,
+        uneven: Uneven = "pad",
         prefetch_factor: int = 2,
         timeout: float = 0,
         **unknown: Any,
@@ -100,6 +115,8 @@ class DataLoader(Facade, Generic[T_co]):
             random_seed=random_seed, num_workers=num_workers, workers=workers, shuffle_window=shuffle_window,
             memory_budget=memory_budget, drop_last=drop_last, prefetch_factor=prefetch_factor, timeout=timeout,
         )  # fmt: skip
+        check_place(rank, world_size, uneven)
+        self._asked_place = rank, world_size, uneven
         datareader = _own(datareader)
         self.datareader, self.dataset, self.datacollator = datareader, dataset, datacollator
         self.root_dir = check_root(root_dir)
@@ -183,17 +200,18 @@ class DataLoader(Facade, Generic[T_co]):
 
     @property
     def batches_per_epoch(self) -> int:
-        """Batches in one epoch.
+        """Batches in one epoch, the same number on each rank.
 
         Raises:
             TypeError: The length of a file is unknown before reading it.
+            ConfigError: RANK or WORLD_SIZE is not what it must be.
         """
         if self._n_rows is None:
             raise TypeError(
                 f"the length of a file is known only by reading it: {self.datareader.length_advice} in "
                 f"{type(self.datareader).__name__} to have len()"
             )
-        whole, rest = divmod(self._n_rows, self.batch_size)
+        whole, rest = divmod(self._place().steps(self._n_rows), self.batch_size)
         return whole + (1 if rest and not self._options.drop_last else 0)
 
     @property
@@ -219,6 +237,10 @@ class DataLoader(Facade, Generic[T_co]):
         """Begin the next pass with an epoch, from 0 as in torch. Naming the epoch under way changes nothing."""
         if isinstance(epoch, bool) or not hasattr(epoch, "__index__") or epoch < 0:
             raise ConfigError(f"epoch must be an int >= 0, got {epoch!r}")
+        if self._loaded is not None:
+            self._loaded = self._loaded if self._loaded.epoch == epoch else None
+            self._set_epoch = None if self._loaded is not None else int(epoch)
+            return
         live = self._pass
         held = self._iterator is not None and self._iterator() is not None
         under_way = (
@@ -266,25 +288,36 @@ class DataLoader(Facade, Generic[T_co]):
 
     def _begin(self, engine: Engine, older: Pass | None, finalize: Callable[[Any], Any]) -> Pass:
         options = self._options
-        if self._set_epoch is not None:
+        place = self._place()
+        begins = self._loaded
+        if begins is not None:
+            self._next_epoch, self._loaded = begins.epoch, None
+        elif self._set_epoch is not None:
             self._next_epoch, self._set_epoch = self._set_epoch, None
         elif older is not None and older.delivered:
             self._next_epoch = older.epoch + (1 if older.peeked() is None else 0)
         first = self._next_epoch
+        begins = begins or Position(first, 0, first)
         epochs: Iterator[int] = (
-            count(first) if options.num_epoch is None else iter(range(first, first + options.num_epoch))
+            count(first) if options.num_epoch is None else iter(range(first, begins.began + options.num_epoch))
         )
         units, order = self._units, self._order  # the engine must not hold the loader: it could never be garbage
-        plans = (plan_epoch(units, order, epoch) for epoch in epochs)
+        plans = (plan_epoch(units, order, epoch, place) for epoch in epochs)
         head = list(islice(plans, 1))
         size_bytes = budget.budget_bytes(options, order.shuffle_rows)
         budget.check_windows(head[0], size_bytes)
+        again = 0
+        if begins.batches:
+            reread = self.datareader.missing_as_none  # which columns files have had so far must be learned
+            head[0], again = resumed(
+                head[0], begins.batches, batch_size=options.batch_size, group=self._group, reread=reread
+            )
         scheduler = Scheduler(
             chain(head, plans), budget.limits(options, size_bytes), batch_size=options.batch_size,
             drop_last=options.drop_last, group=self._group, strict_types=self.dataset.input_format != "python",
             missing_as_none=self.datareader.missing_as_none,
         )  # fmt: skip
-        self._pass = Pass(engine, scheduler, first, finalize, self._n_rows, self._stats, self._nothing())
+        self._pass = Pass(engine, scheduler, finalize, self._n_rows, self._stats, self._nothing(), begins, again, place)
         return self._pass
 
     def _nothing(self) -> str:

@@ -8,11 +8,15 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
 from pyloader_delta.engine.core import Engine, Run
 from pyloader_delta.engine.scheduler import Scheduler
 from pyloader_delta.engine.tasks import RunTask
 from pyloader_delta.engine.tree import private_copy
-from pyloader_delta.errors import IncompleteEpochError
+from pyloader_delta.errors import ContractError, IncompleteEpochError
+from pyloader_delta.plan.ranks import Place
+from pyloader_delta.state import Position
 from pyloader_delta.stats import Stats
 
 PEEK = 2
@@ -27,17 +31,26 @@ class Pass:
         scheduler: Its tasks.
         first_epoch: 0-based epoch that it begins with.
         finalize: Turns a worker's batch into what the training loop gets; may be set anew for a newer iterator.
-        planned_rows: Rows of an epoch; None where unknown before reading.
+        n_rows: Rows of an epoch over all ranks; None where unknown before reading.
         stats: Counts what is delivered.
         nothing: What to warn of if the pass ends without a batch.
+        begins: Where in its first epoch it begins.
+        again: Batches before that which are made once more, and not delivered.
+        place: The rank that it delivers to.
     """
 
     def __init__(
-        self, engine: Engine, scheduler: Scheduler, first_epoch: int, finalize: Callable[[Any], Any],
-        planned_rows: int | None, stats: Stats, nothing: str,
+        self, engine: Engine, scheduler: Scheduler, finalize: Callable[[Any], Any], n_rows: int | None,
+        stats: Stats, nothing: str, begins: Position, again: int, place: Place,
     ) -> None:  # fmt: skip
-        self.epoch = first_epoch
+        self.epoch = begins.epoch
         """0-based epoch of the batch delivered last."""
+        self.batches = begins.batches
+        """Batches of that epoch delivered, those of an earlier process included."""
+        self.began = begins.began
+        """Epoch at which the pass began, in an earlier process perhaps."""
+        self.place = place
+        """The rank that it delivers to."""
         self.finished = False
         """Whether nothing can follow: all was delivered, or an error was raised."""
         self.cut_off = False
@@ -49,17 +62,28 @@ class Pass:
         self.number = engine.begin(scheduler)
         self.finalize = finalize
         self._engine, self._stats = engine, stats
-        self._planned_rows, self._nothing, self._pid = planned_rows, nothing, os.getpid()
+        self._planned_rows = None if n_rows is None else place.steps(n_rows)
+        self._padded = 0 if n_rows is None else place.padded(n_rows)
+        self._nothing, self._pid = nothing, os.getpid()
         self._replay: list[Any] = []
         self._run: Run | None = None
         self._in_run = 0
-        self._epoch_rows = 0
+        self._epoch_rows, self._of_epoch = 0, -1
+        self._counted, self._before = -1, 0  # epoch whose planned rows are counted, rows delivered earlier
+        self._again = again
         self._began, self._spent = time.perf_counter(), stats.seconds
 
     def end(self) -> None:
         """Note that the loader is closed."""
         self.cut_off = self.cut_off or not (self.finished or self.at_epoch_end)
         self.finished = True
+
+    def position(self, num_epoch: int | None) -> Position:
+        """Return where the pass is after the batch delivered last; the beginning of the next one at its end."""
+        if not self.at_epoch_end:
+            return Position(self.epoch, self.batches, self.began)
+        after = self.epoch + 1
+        return Position(after, 0, after if num_epoch is not None and after >= self.began + num_epoch else self.began)
 
     def peeked(self) -> list[Any] | None:
         """Return private copies of the batches delivered so far, before `finalize`; None if they were no peek."""
@@ -110,6 +134,30 @@ class Pass:
             raise
 
     def _next(self) -> tuple[Any, RunTask]:
+        batch, task = self._gathered()
+        while self._again:  # delivered by an earlier process, and encoded in one call with what comes now
+            self._again -= 1
+            batch, task = self._gathered()
+        n_rows = task.batch_rows[self._in_run - 1]
+        if self._counted != task.epoch:
+            self._counted, self._before = task.epoch, self._epoch_rows - n_rows
+            if self._planned_rows is not None:
+                self._stats.rows_planned += self._planned_rows - self._before
+        self.epoch, self.batches = task.epoch, task.first_batch + self._in_run
+        self._stats.epoch = task.epoch + 1
+        self._stats.rows_delivered += n_rows
+        self._stats.batches_delivered += 1
+        self.at_epoch_end = task.last and self._in_run == len(task.batch_rows)
+        repeated = self._padded if self._epoch_rows == self._planned_rows else 0
+        self._stats.rows_padded += repeated
+        if self.place.uneven == "mask":
+            batch = masked(batch, n_rows, repeated)
+        if self.at_epoch_end:
+            self._end_epoch(task)
+        return batch, task
+
+    def _gathered(self) -> tuple[Any, RunTask]:
+        """Return the next batch that was made; its rows are counted."""
         while self._run is None or self._in_run == len(self._run[0].batch_rows):
             self._run, self._in_run = None, 0
             self._run = self._engine.next_run()
@@ -120,32 +168,39 @@ class Pass:
         if batch is _END:
             assert error is not None
             raise error
-        if task.first_batch == 0 and self._in_run == 0:
-            self._epoch_rows = 0
-            self._stats.rows_planned += self._planned_rows or 0
-        n_rows = task.batch_rows[self._in_run]
+        if self._of_epoch != task.epoch:
+            self._of_epoch, self._epoch_rows = task.epoch, task.first_row
+        self._epoch_rows += task.batch_rows[self._in_run]
         self._stats.bytes_delivered += sizes[self._in_run]
         self._in_run += 1
-        self.epoch = task.epoch
-        self._stats.epoch = task.epoch + 1
-        self._epoch_rows += n_rows
-        self._stats.rows_delivered += n_rows
-        self._stats.batches_delivered += 1
-        self.at_epoch_end = task.last and self._in_run == len(task.batch_rows)
-        if self.at_epoch_end:
-            self._end_epoch(task)
         return batch, task
 
     def _end_epoch(self, task: RunTask) -> None:
         self._stats.rows_dropped += task.dropped_rows
         if self._planned_rows is None:
-            self._stats.rows_planned += task.epoch_rows
+            self._stats.rows_planned += task.epoch_rows - self._before
         if self._epoch_rows + task.dropped_rows != task.epoch_rows:
             raise IncompleteEpochError(
                 f"epoch {task.epoch}: {task.epoch_rows} rows were planned, {self._epoch_rows} were gathered and "
                 f"{task.dropped_rows} dropped; please report this with the table's layout"
             )
         self._stats.epochs_completed += 1
+
+
+def masked(batch: Any, n_rows: int, repeated: int) -> Any:
+    """Return a batch with `_valid`, bool of shape (n_rows,): False for the last rows, which are repeated.
+
+    Raises:
+        ContractError: The batch is no dict, or has such a name already.
+    """
+    if type(batch) is not dict or "_valid" in batch:
+        raise ContractError(
+            "uneven='mask' adds '_valid' to each batch: collate_batch must return a dict without that name, or take "
+            "uneven='pad' or 'drop'"
+        )
+    valid = np.ones(n_rows, dtype=bool)
+    valid[n_rows - repeated :] = False
+    return batch | {"_valid": valid}
 
 
 _END = object()
@@ -164,6 +219,8 @@ class BatchIterator(Iterator[Any]):
     def __init__(self, live: Pass, replay: list[Any], engine: Engine, loader: Any) -> None:
         self._pass, self._replay, self._engine, self._loader = live, replay, engine, loader
         self._replaced = False
+        self.taken = 0
+        """Batches given."""
         self.waits = False
         """Whether a thread is in `next` now."""
 
@@ -173,17 +230,26 @@ class BatchIterator(Iterator[Any]):
         if self._pass.cut_off:
             raise RuntimeError("this DataLoader is closed")
         if self._replay:
-            return self._pass.finalize(self._replay.pop(0))
+            batch = self._pass.finalize(self._replay.pop(0))
+            self.taken += 1
+            return batch
         if self._pass.finished:
             raise StopIteration
         self.waits = True
         try:
-            return self._pass.next()
+            batch = self._pass.next()
         except BaseException:
             self._loader = None
             raise
         finally:
             self.waits = False
+        self.taken += 1
+        return batch
+
+    @property
+    def to_replay(self) -> int:
+        """Batches of an older iterator that it gives again before it goes on."""
+        return len(self._replay)
 
     def replace(self) -> None:
         """Note that a newer iterator has taken over."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyloader_delta.collate.base import DataCollator
 from pyloader_delta.encode.base import Dataset, checked_features
 from pyloader_delta.encode.inputs import Inputs
-from pyloader_delta.errors import ContractError, LoaderError, ReadError
+from pyloader_delta.errors import ContractError, IncompleteEpochError, LoaderError, ReadError
 from pyloader_delta.ragged import Ragged, RaggedBatch, cuts
 from pyloader_delta.read.base import DataReader
 from pyloader_delta.read.columns import to_batches
@@ -100,7 +100,8 @@ class Stages:
         place = f"{_name(self.reader)}.{method} of {chunk.path}"
         try:
             with named(self.reader, method, f", reading {chunk}"):
-                return to_batches(self.reader.read_chunk(chunk), exact=exact, place=place)
+                blocks = to_batches(self.reader.read_chunk(chunk), exact=exact, place=place)
+            return blocks if chunk.row_group is not None or chunk.row_group_rows is None else _part(blocks, chunk)
         except OSError as error:
             if isinstance(error, LoaderError):
                 raise
@@ -168,6 +169,22 @@ def finalized(collator: DataCollator[Any], batch: Any) -> Any:
     except BaseException:
         with named(collator, "finalize"):  # entered only now: this runs for each batch
             raise
+
+
+def _part(blocks: list[pa.RecordBatch], chunk: Chunk) -> list[pa.RecordBatch]:
+    """Return a rank's part of a file that was read whole."""
+    assert chunk.rows is not None
+    assert chunk.row_group_rows is not None
+    planned, found = len(chunk.row_group_rows), sum(block.num_rows for block in blocks)
+    if found != planned:
+        raise IncompleteEpochError(f"{chunk.path}: the plan has {planned} rows, reading gave {found}")
+    part, start = [], 0
+    for block in blocks:
+        low, high = max(chunk.rows.start - start, 0), min(chunk.rows.stop - start, block.num_rows)
+        start += block.num_rows
+        if low < high:
+            part.append(block.slice(low, high - low))
+    return part
 
 
 def _cut(features: Any, start: int, stop: int) -> dict[str, Any]:

@@ -15,6 +15,8 @@ class Stats:
     """Rows handed to the training loop, counted where they were gathered."""
     rows_dropped: int = 0
     """Rows left out by `drop_last`."""
+    rows_padded: int = 0
+    """Rows repeated so that every rank has as many (`uneven`); they count among those planned and delivered."""
     batches_delivered: int = 0
     bytes_delivered: int = 0
     """Bytes of the arrays of the batches."""

@@ -30,6 +30,9 @@ WIRING = {
     "stages",
     "outputs",
     "preview",
+    "ranks",
+    "resume",
+    "state",
 }  # what alone knows several stages
 UPPER = {"cli", "compat", "adapters", "testing"}
 MAY_IMPORT = dict.fromkeys(SHARED, SHARED) | {stage: SHARED | {stage} for stage in STAGES}

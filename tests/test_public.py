@@ -29,6 +29,7 @@ PUBLIC = (
     "ReadError",
     "Snapshot",
     "StageError",
+    "StateError",
     "TFDataCollator",
     "TableError",
     "TextDataset",

@@ -7,6 +7,7 @@ from itertools import accumulate
 
 from pyloader_delta.engine.kinds import FileTypes, Kinds
 from pyloader_delta.engine.tasks import ReadTask, Segment
+from pyloader_delta.errors import IncompleteEpochError
 from pyloader_delta.values import EpochLike, same_row_group
 
 
@@ -87,6 +88,18 @@ class Progress:
     def rows_there(self) -> int:
         """Rows of the windows that are read without a gap."""
         return self.starts[-1]
+
+    def has_no_batch(self, least: int) -> bool:
+        """Return whether all is read, no batch was made, and fewer rows than `least` are there for one."""
+        made = self.next_batch - self.plan.first_batch
+        return self.all_read and not made and self.rows_there - self.next_row < least
+
+    def beyond(self) -> IncompleteEpochError:
+        """Return the error where an earlier process has delivered more of the epoch than there is."""
+        return IncompleteEpochError(
+            f"epoch {self.plan.epoch} has {self.rows_there} rows, but a state says that {self.next_row} were "
+            "delivered: files have changed"
+        )
 
     def read_done(self, task: ReadTask, rows: list[int], *, mix: bool = False, types: FileTypes = ()) -> None:
         """Note the rows of each chunk of a task; `mix`: the window must be mixed before its rows are there."""

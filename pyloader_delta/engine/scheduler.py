@@ -172,9 +172,10 @@ class Scheduler:
         """Go on to the next epoch where the first one in progress has handed out its last run."""
         while self._reading:
             progress = self._reading[0]
-            rows = progress.rows_there
-            no_batch = not rows or (self._drop_last and rows < self._batch_size)
-            if progress.all_read and not progress.next_batch and no_batch:
+            if progress.has_no_batch(self._batch_size if self._drop_last else 1):
+                if progress.next_batch:
+                    self.failure = self.failure or (self._next_run, progress.beyond())
+                    return
                 self._exhausted = True  # an epoch without a batch: those after it have none either
                 for empty in self._reading:
                     empty.ended = True

@@ -65,7 +65,8 @@ def group_start(plan: EpochPlan, batch: int, batch_size: int, group: int) -> int
 
 
 def _unit_ends(plan: EpochPlan) -> list[int]:
-    starts, ends = window_starts(plan), []
+    starts = window_starts(plan)
+    ends: list[int] = []
     for number, window in enumerate(plan.windows):
         first, end = window.start, starts[number + 1]
         if ends and plan.row_seed is None and first and same_row_group(plan.chunks[first - 1], plan.chunks[first]):
