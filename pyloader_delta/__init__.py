@@ -40,6 +40,7 @@ from pyloader_delta.values import Chunk, DataFile, Snapshot
 if TYPE_CHECKING:
     from pyloader_delta.collate.tensorflow import TFDataCollator
     from pyloader_delta.collate.torch import TorchDataCollator
+    from pyloader_delta.compat.deltatorch import create_pytorch_dataloader
 
 __version__ = "0.1.0"
 __all__ = [
@@ -70,9 +71,14 @@ __all__ = [
     "TorchDataCollator",
     "ValueTypeError",
     "WorkerDied",
+    "create_pytorch_dataloader",
 ]
 
-_LAZY = {"TFDataCollator": "pyloader_delta.collate.tensorflow", "TorchDataCollator": "pyloader_delta.collate.torch"}
+_LAZY = {
+    "TFDataCollator": "pyloader_delta.collate.tensorflow",
+    "TorchDataCollator": "pyloader_delta.collate.torch",
+    "create_pytorch_dataloader": "pyloader_delta.compat.deltatorch",
+}
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 

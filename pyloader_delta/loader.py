@@ -215,6 +215,11 @@ class DataLoader(Facade, Resumable, Generic[T_co]):
         return whole + (1 if rest and not self._options.drop_last else 0)
 
     @property
+    def rows_per_epoch(self) -> int | None:
+        """Rows in one epoch of this rank, before `drop_last`; None where a file's length is unknown before reading."""
+        return None if self._n_rows is None else self._place().steps(self._n_rows)
+
+    @property
     def batch_size(self) -> int:
         """Rows in a batch; the reader's."""
         return self._options.batch_size

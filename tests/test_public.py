@@ -36,6 +36,7 @@ PUBLIC = (
     "TorchDataCollator",
     "ValueTypeError",
     "WorkerDied",
+    "create_pytorch_dataloader",
 )
 
 _MEASURE = """
