@@ -12,6 +12,7 @@ from pyloader_delta.errors import ConfigError
 from pyloader_delta.oneline import collator, dealt_out, encoder, outputs
 from pyloader_delta.options import whole
 from pyloader_delta.outputs import Outputs, outputs_of
+from pyloader_delta.plan.ranks import Uneven
 from pyloader_delta.preview import Preview, first_batches
 from pyloader_delta.read.delta import DeltaDataReader
 from pyloader_delta.stages import Stages
@@ -24,6 +25,7 @@ class Facade:
     root_dir: str
     _units: list[list[Chunk]]
     _schema: Outputs | None = None
+    _asked_place: tuple[int | None, int | None, Uneven]
 
     @property
     def batch_size(self) -> int:
@@ -138,8 +140,10 @@ class Facade:
             signature: tf.TypeSpecs of what the dataset gives, nested alike. None: found from `schema`.
 
         Raises:
-            ConfigError: There is no such output, or one that TensorFlow cannot hold.
+            ConfigError: There is no such output, or one that TensorFlow cannot hold; or `uneven` is "mask".
         """
+        if self._asked_place[2] == "mask":
+            raise ConfigError("to_tf() cannot give the '_valid' of uneven='mask': take uneven='pad' or 'drop'")
         from pyloader_delta.adapters.tensorflow import to_tf
 
         this: Any = self

@@ -120,6 +120,12 @@ def test_masks_need_batches_that_are_dicts(tmp_path):
         list(one)
 
 
+def test_a_dataset_of_tensorflow_refuses_masks(tmp_path):
+    one = numbers(number_files(tmp_path / "t", [5]), rank=0, world_size=2, uneven="mask", num_workers=0)
+    with one, pytest.raises(ConfigError, match="take uneven='pad' or 'drop'"):
+        one.to_tf()
+
+
 _TRAIN = """
 import sys, torch
 import torch.distributed as dist
