@@ -7,11 +7,14 @@ import decimal
 import re
 import zoneinfo
 
+import numpy as np
 import pyarrow as pa
 
+from pyloader_delta.arrays import number_array, text_array
 from pyloader_delta.errors import TableError
 
 _EPOCH = datetime.datetime(1970, 1, 1)
+_EPOCH_DAY = _EPOCH.toordinal()
 _DATE = re.compile(r"(\d{4}-\d\d-\d\d)(?:[ T]00:00:00(?:\.0+)?)?")
 _TIMESTAMP = re.compile(
     r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?)?\s*(Z|UTC|[+-]\d\d:?\d\d)?", re.IGNORECASE
@@ -37,7 +40,7 @@ def partition_scalar(text: str | None, field: pa.Field, timezone: str = "UTC") -
     """
     kind = field.type
     if text is None or (text == "" and (field.nullable or not pa.types.is_string(kind))):
-        return pa.scalar(None, kind)
+        return pa.nulls(1, kind)[0]
     try:
         return _scalar(text, kind, timezone)
     except (ValueError, ArithmeticError, pa.ArrowException) as error:
@@ -48,28 +51,31 @@ def partition_scalar(text: str | None, field: pa.Field, timezone: str = "UTC") -
 
 def _scalar(text: str, kind: pa.DataType, timezone: str) -> pa.Scalar:
     if pa.types.is_string(kind):
-        return pa.scalar(text, kind)
+        return text_array(text.encode(), kind)[0]
     if pa.types.is_binary(kind):
         escaped = _ESCAPED_BYTES.fullmatch(text)
-        return pa.scalar(bytes.fromhex(text.replace("\\u00", "")) if escaped else text.encode(), kind)
+        return text_array(bytes.fromhex(text.replace("\\u00", "")) if escaped else text.encode(), kind)[0]
     if pa.types.is_boolean(kind):
-        return pa.scalar(_BOOLEANS.get(text.lower(), text), kind)
+        if text.lower() not in _BOOLEANS:
+            raise ValueError("no boolean")
+        return number_array(np.uint8(_BOOLEANS[text.lower()])).cast(kind)[0]
     if pa.types.is_integer(kind):
-        return pa.scalar(int(text), kind)
+        return number_array(np.int64(int(text))).cast(kind)[0]
     if pa.types.is_floating(kind):
-        return pa.scalar(float(text), kind)
+        return number_array(np.float64(float(text))).cast(kind)[0]
     if pa.types.is_decimal(kind):
         value = _DECIMALS.create_decimal(text)
         exact = _DECIMALS.quantize(value, decimal.Decimal(1).scaleb(-kind.scale))
         if exact != value:
             raise ValueError(f"more than {kind.scale} decimals")
-        return pa.scalar(exact, kind)
+        return text_array(format(exact, "f").encode(), pa.string()).cast(kind)[0]
     if pa.types.is_date(kind):
         if not (found := _DATE.fullmatch(text)):
             raise ValueError("no date")
-        return pa.scalar(datetime.date.fromisoformat(found[1]), kind)
+        days = datetime.date.fromisoformat(found[1]).toordinal() - _EPOCH_DAY
+        return number_array(np.int32(days)).cast(kind)[0]
     if pa.types.is_timestamp(kind):
-        return pa.scalar(_microseconds(text, "UTC" if kind.tz is None else timezone), pa.int64()).cast(kind)
+        return number_array(np.int64(_microseconds(text, "UTC" if kind.tz is None else timezone))).cast(kind)[0]
     raise ValueError(f"no type of a partition column: {kind}")
 
 

@@ -1,5 +1,6 @@
 """Shuffled windows large enough for a region: rows stay whole and in the plan's order, whatever kinds columns are."""
 
+import datetime
 import sys
 
 import numpy as np
@@ -84,4 +85,17 @@ def test_workers_import_no_framework_of_their_own(table, input_format):
     reader = DeltaDataReader(batch_size=ROWS, columns=["id", "text", "small"], shuffle=True)
     options = {"shuffle_window": 80_000, "num_workers": 1, "workers": "process"}
     with DataLoader(reader, Modules(input_format), NumpyDataCollator(), table, **options) as loader:
+        assert {name for batch in loader for name in batch["heavy"]} == {""}
+
+
+def test_workers_import_no_framework_for_partition_values_and_filters(tmp_path):
+    from deltalake import write_deltalake  # not above: workers import this module
+
+    days = [datetime.date(2026, 1, 1 + i % 2) for i in range(100)]
+    rows = {"id": range(100), "day": days, "p": [str(i % 3) for i in range(100)], "n": [i % 5 for i in range(100)]}
+    write_deltalake(str(tmp_path / "t"), pa.table(rows), partition_by=["day", "p", "n"])
+    reader = DeltaDataReader(batch_size=20, filter="id >= 10 AND day > '2026-01-01'")
+    with DataLoader(
+        reader, Modules("python"), NumpyDataCollator(), str(tmp_path / "t"), num_workers=1, workers="process"
+    ) as loader:
         assert {name for batch in loader for name in batch["heavy"]} == {""}

@@ -11,8 +11,11 @@ import math
 from decimal import Context, Decimal
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import types as kinds
+
+from pyloader_delta.arrays import number_array, text_array
 
 Key = int | float | bytes
 
@@ -89,19 +92,18 @@ def key(value: Any, kind: pa.DataType) -> tuple[Key, bool]:
     raise ValueError(f"{_shown(value)} cannot be compared with type {kind}")
 
 
-def arrow_scalar(value: Key, kind: pa.DataType) -> pa.Scalar:
-    """Return a key as a scalar of the column's type; of floats always as double."""
-    if is_float(kind):
-        return pa.scalar(value, pa.float64())
+def arrow_array(value: Key, kind: pa.DataType) -> pa.Array:
+    """Return a key as an array of one value of the column's type; of floats always as double."""
     if isinstance(value, bytes):
-        return pa.scalar(value.decode() if is_text(kind) else value, kind)
+        return text_array(value, kind)
+    if is_float(kind):
+        return number_array(np.float64(value))
     if kinds.is_decimal(kind):
-        return pa.scalar(Decimal(value).scaleb(-kind.scale, _EXACT), kind)
+        exact = Decimal(value).scaleb(-kind.scale, _EXACT)
+        return text_array(format(exact, "f").encode(), pa.string()).cast(kind)
     if kinds.is_date32(kind):
-        return pa.scalar(value, pa.int32()).cast(kind)
-    if kinds.is_timestamp(kind):
-        return pa.scalar(value, pa.int64()).cast(kind)
-    return pa.scalar(bool(value) if kinds.is_boolean(kind) else value, kind)
+        return number_array(np.int32(value)).cast(kind)
+    return number_array(np.int64(value)).cast(kind)
 
 
 def _shown(value: Any) -> str:

@@ -6,9 +6,11 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyloader_delta.arrays import number_array
 from pyloader_delta.delta.filters import expressions, sql, tuples
 from pyloader_delta.delta.filters.tree import Node, columns, expression
 from pyloader_delta.errors import ConfigError
@@ -36,7 +38,7 @@ class RowFilter:
         Raises:
             ConfigError: The predicate cannot be evaluated for these rows; the text says why.
         """
-        return pc.fill_null(self.outcomes(rows), False)
+        return pc.fill_null(self.outcomes(rows), _FALSE)
 
     def outcomes(self, rows: pa.Table) -> pa.ChunkedArray:
         """Return what the predicate is for each row, null where it is NULL; else as `mask`."""
@@ -79,9 +81,15 @@ def row_filter(value: Any, schema: pa.Schema) -> RowFilter:
     return found
 
 
+_FALSE = number_array(np.uint8(0)).cast(pa.bool_())[0]
+
+
 def _check(made: RowFilter, schema: pa.Schema) -> None:
     """Refuse an expression that no rows can be filtered with, before any are read."""
-    empty = pa.schema([schema.field(name) for name in made.columns]).empty_table()
+    fields = pa.schema([schema.field(name) for name in made.columns])
+    empty = pa.Table.from_arrays(
+        [pa.nulls(0, field.type) for field in fields], schema=fields
+    )  # empty_table imports pandas
     bound = made.outcomes(empty)
     if not pa.types.is_boolean(bound.type):
         raise ConfigError(f"filter {made.expression} gives {bound.type}, not true or false: it is no predicate")

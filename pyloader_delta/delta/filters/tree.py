@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyloader_delta.delta.filters.literals import Key, arrow_scalar, is_float
+from pyloader_delta.arrays import number_array
+from pyloader_delta.delta.filters.literals import Key, arrow_array, is_float
 
 Operator = Literal["=", "!=", "<", "<=", ">", ">="]
 
@@ -126,7 +128,7 @@ def expression(node: Node) -> pc.Expression:
     """Return the predicate, which holds nothing opaque, as pyarrow evaluates it: true, false or null for each row."""
     match node:
         case Constant(value):
-            return pc.scalar(pa.scalar(value, pa.bool_()))
+            return _flag(value)
         case Not(child):
             return ~expression(child)
         case And(children):
@@ -143,7 +145,7 @@ def expression(node: Node) -> pc.Expression:
             return _in(column, keys, null)
         case Compare(column, operator, other):
             left = _field(column)
-            right = _field(other) if isinstance(other, Column) else pc.scalar(arrow_scalar(other, column.type))
+            right = _field(other) if isinstance(other, Column) else pc.scalar(arrow_array(other, column.type)[0])
             return _COMPARE[operator](left, right)
     raise TypeError(f"no node of a predicate that can be evaluated: {node!r}")
 
@@ -172,15 +174,20 @@ def _field(column: Column) -> pc.Expression:
 
 
 def _in(column: Column, keys: tuple[Key, ...], null: bool) -> pc.Expression:
-    field, nothing = _field(column), pc.scalar(pa.scalar(None, pa.bool_()))
+    field, nothing = _field(column), _flag(None)
     if is_float(column.type) and 0.0 in keys:
         keys = (*keys, 0.0, -0.0)  # equal, but not to pyarrow's sets
     found = field.isin(_array(keys, column.type))
     if null:
-        found = pc.if_else(found, pc.scalar(pa.scalar(True)), nothing)
+        found = pc.if_else(found, _flag(True), nothing)
     return pc.if_else(field.is_valid(), found, nothing)
 
 
 def _array(keys: tuple[Key, ...], kind: pa.DataType) -> pa.Array:
-    scalars = [arrow_scalar(key, kind) for key in keys]
-    return pa.array(scalars, pa.float64() if is_float(kind) else kind)
+    if not keys:
+        return pa.nulls(0, pa.float64() if is_float(kind) else kind)
+    return pa.concat_arrays([arrow_array(key, kind) for key in keys])
+
+
+def _flag(value: bool | None) -> pc.Expression:
+    return pc.scalar(pa.nulls(1, pa.bool_())[0] if value is None else number_array(np.uint8(value)).cast(pa.bool_())[0])
