@@ -20,8 +20,15 @@ _OWN = ("batch_size", "columns", "fields", "features", "features_dtype", "shuffl
 _PARTS = ("datareader", "dataset", "datacollator", "root_dir")
 
 
-def dealt_out(options: dict[str, Any], loader: Callable[..., Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def dealt_out(
+    options: dict[str, Any], loader: Callable[..., Any], call: str = "from_delta"
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the options of the reader, and those of the loader, by the signatures of both.
+
+    Args:
+        options: By name.
+        loader: Whose signature has the loader's.
+        call: The name of what the user called, for the error.
 
     Raises:
         ConfigError: Neither takes one of them; names the nearest that there is.
@@ -32,7 +39,7 @@ def dealt_out(options: dict[str, Any], loader: Callable[..., Any]) -> tuple[dict
         if name not in readers and name not in loaders:
             near = difflib.get_close_matches(name, [*_OWN, *readers, *loaders], 1)
             hint = f"did you mean {near[0]!r}?" if near else "those of DataLoader and DeltaDataReader are options"
-            raise ConfigError(f"from_delta() has no option {name!r}; {hint}")
+            raise ConfigError(f"{call}() has no option {name!r}; {hint}")
     return (
         {name: value for name, value in options.items() if name in readers},
         {name: value for name, value in options.items() if name in loaders},

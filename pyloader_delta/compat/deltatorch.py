@@ -111,7 +111,8 @@ def create_pytorch_dataloader(
     if queue_size is not None:
         whole(queue_size, "queue_size", at_least=1)
     for_torch = {name: options.pop(name) for name in ("pin_memory", "pin_memory_device") if name in options}
-    for_reader, for_loader = dealt_out(_ours(options, use_fixed_rank, rank, num_ranks), DataLoader.__init__)
+    ours = _ours(options, use_fixed_rank, rank, num_ranks)
+    for_reader, for_loader = dealt_out(ours, DataLoader.__init__, "create_pytorch_dataloader")
     if partition_filter is not None:
         if "filter" in for_reader:
             raise ConfigError("partition_filter and filter exclude each other; filter takes partition columns as well")

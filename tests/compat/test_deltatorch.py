@@ -156,7 +156,7 @@ def test_what_cannot_be_honoured_is_refused_by_name(table, name):
 
 WRONG = {
     "multiprocessing_context": ({"multiprocessing_context": "fork"}, "never forked"),
-    "typo": ({"shufle_window": 3}, "no option 'shufle_window'"),
+    "typo": ({"shufle_window": 3}, r"create_pytorch_dataloader\(\) has no option 'shufle_window'"),
     "num_epoch": ({"num_epoch": 2}, "num_epoch is of pyloader_delta.DataLoader"),
     "exact_length": ({"exact_length": False}, "exact_length"),
     "rank": ({"use_fixed_rank": True, "rank": 0}, "needs rank and num_ranks"),
