@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -44,16 +45,30 @@ def empty_aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
     return room[start : start + size].view(dtype).reshape(shape)
 
 
-def number_array(value: np.generic) -> pa.Array:
-    """Return an Arrow array of one number. Not pa.scalar(): that imports pandas, 0.4 s and 40 MiB a process."""
-    return pa.Array.from_buffers(pa.from_numpy_dtype(value.dtype), 1, [None, pa.py_buffer(value.tobytes())])
+def text_array(values: Sequence[bytes], kind: pa.DataType, valid: pa.Buffer | None = None) -> pa.Array:
+    """Return texts, given in UTF-8, or bytes as an Arrow array; the large one of its kind beyond 2 GiB.
+
+    Args:
+        values: One for each row; of a null one any.
+        kind: string or binary.
+        valid: Bits of the rows that are not null; None where all are.
+    """
+    ends = np.zeros(len(values) + 1, dtype=np.int64)
+    np.cumsum(np.fromiter(map(len, values), np.int64, len(values)), out=ends[1:])
+    if ends[-1] > _OFFSET_LIMIT:
+        kind = pa.large_string() if kind == pa.string() else pa.large_binary()
+        offsets = pa.py_buffer(ends)
+    else:
+        offsets = pa.py_buffer(ends.astype(np.int32))
+    return pa.Array.from_buffers(kind, len(values), [valid, offsets, pa.py_buffer(b"".join(values))])
 
 
-def text_array(value: bytes, kind: pa.DataType) -> pa.Array:
-    """Return an Arrow array of one text, given in UTF-8, or of one value of bytes."""
-    offsets = pa.py_buffer(np.array([0, len(value)], np.int32).tobytes())
-    narrow = pa.string() if is_text(kind) else pa.binary()
-    return pa.Array.from_buffers(narrow, 1, [None, offsets, pa.py_buffer(value)]).cast(kind)
+def packed(flags: NDArray[np.bool_]) -> pa.Buffer:
+    """Return flags as Arrow has them: bits, the lowest first."""
+    return pa.py_buffer(np.packbits(flags, bitorder="little"))
+
+
+_OFFSET_LIMIT = 2**31 - 1
 
 
 def leaf(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pyloader_delta.arrays import NUMBERS, leaf, leaf_dtype, list_parts, objects
+from pyloader_delta.arrays import NUMBERS, leaf, leaf_dtype, list_parts, objects, packed
 from pyloader_delta.errors import ContractError, ValueTypeError
 from pyloader_delta.values import TENSOR
 
@@ -177,8 +177,8 @@ def _flags_or_times(values: NDArray[Any], valid: NDArray[np.bool_] | None) -> pa
     """Return bools, times or durations as Arrow has them, NaT as null; None for values of other types."""
     kind = values.dtype.kind
     if kind == "b":
-        nulls = None if valid is None else _bits(valid)
-        return pa.Array.from_buffers(pa.bool_(), len(values), [nulls, _bits(values)])
+        nulls = None if valid is None else packed(valid)
+        return pa.Array.from_buffers(pa.bool_(), len(values), [nulls, packed(values)])
     if kind not in "mM":
         return None
     unit, step = np.datetime_data(values.dtype)
@@ -187,11 +187,7 @@ def _flags_or_times(values: NDArray[Any], valid: NDArray[np.bool_] | None) -> pa
     there = ~np.isnat(values) if valid is None else valid & ~np.isnat(values)
     data = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("="))
     arrow = pa.timestamp(unit) if kind == "M" else pa.duration(unit)
-    return pa.Array.from_buffers(arrow, len(values), [None if there.all() else _bits(there), pa.py_buffer(data)])
-
-
-def _bits(values: NDArray[np.bool_]) -> pa.Buffer:
-    return pa.py_buffer(np.packbits(values, bitorder="little"))
+    return pa.Array.from_buffers(arrow, len(values), [None if there.all() else packed(there), pa.py_buffer(data)])
 
 
 def _several_types(field: pa.Field) -> ContractError:

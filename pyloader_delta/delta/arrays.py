@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pyloader_delta.arrays import NUMBERS, leaf
+from pyloader_delta.arrays import NUMBERS, leaf, packed, text_array
 
 
 def texts(values: Sequence[str | None]) -> pa.Array:
@@ -18,13 +18,7 @@ def texts(values: Sequence[str | None]) -> pa.Array:
     Raises:
         UnicodeEncodeError: A text has half a surrogate pair.
     """
-    coded = [b"" if value is None else value.encode() for value in values]
-    ends = np.zeros(len(coded) + 1, dtype=np.int64)
-    np.cumsum(np.fromiter(map(len, coded), np.int64, len(coded)), out=ends[1:])
-    wide = ends[-1] > np.iinfo(np.int32).max
-    offsets = pa.py_buffer(ends if wide else ends.astype(np.int32))
-    kind = pa.large_string() if wide else pa.string()
-    return pa.Array.from_buffers(kind, len(coded), [_valid(values), offsets, pa.py_buffer(b"".join(coded))])
+    return text_array([b"" if value is None else value.encode() for value in values], pa.string(), _valid(values))
 
 
 def integers(values: Sequence[int | None], kind: pa.DataType | None = None) -> pa.Array:
@@ -46,5 +40,4 @@ def view(array: pa.Array) -> NDArray[Any]:
 def _valid(values: Sequence[object | None]) -> pa.Buffer | None:
     if None not in values:
         return None
-    there = np.fromiter((value is not None for value in values), bool, len(values))
-    return pa.py_buffer(np.packbits(there, bitorder="little"))
+    return packed(np.fromiter((value is not None for value in values), bool, len(values)))

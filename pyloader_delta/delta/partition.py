@@ -10,7 +10,8 @@ import zoneinfo
 import numpy as np
 import pyarrow as pa
 
-from pyloader_delta.arrays import number_array, text_array
+from pyloader_delta.arrays import text_array
+from pyloader_delta.columns import numbers
 from pyloader_delta.errors import TableError
 
 _EPOCH = datetime.datetime(1970, 1, 1)
@@ -51,31 +52,31 @@ def partition_scalar(text: str | None, field: pa.Field, timezone: str = "UTC") -
 
 def _scalar(text: str, kind: pa.DataType, timezone: str) -> pa.Scalar:
     if pa.types.is_string(kind):
-        return text_array(text.encode(), kind)[0]
+        return text_array([text.encode()], kind)[0]
     if pa.types.is_binary(kind):
         escaped = _ESCAPED_BYTES.fullmatch(text)
-        return text_array(bytes.fromhex(text.replace("\\u00", "")) if escaped else text.encode(), kind)[0]
+        return text_array([bytes.fromhex(text.replace("\\u00", "")) if escaped else text.encode()], kind)[0]
     if pa.types.is_boolean(kind):
         if text.lower() not in _BOOLEANS:
             raise ValueError("no boolean")
-        return number_array(np.uint8(_BOOLEANS[text.lower()])).cast(kind)[0]
+        return numbers(np.array([_BOOLEANS[text.lower()]], np.uint8)).cast(kind)[0]
     if pa.types.is_integer(kind):
-        return number_array(np.int64(int(text))).cast(kind)[0]
+        return numbers(np.array([int(text)], np.int64)).cast(kind)[0]
     if pa.types.is_floating(kind):
-        return number_array(np.float64(float(text))).cast(kind)[0]
+        return numbers(np.array([float(text)], np.float64)).cast(kind)[0]
     if pa.types.is_decimal(kind):
         value = _DECIMALS.create_decimal(text)
         exact = _DECIMALS.quantize(value, decimal.Decimal(1).scaleb(-kind.scale))
         if exact != value:
             raise ValueError(f"more than {kind.scale} decimals")
-        return text_array(format(exact, "f").encode(), pa.string()).cast(kind)[0]
+        return text_array([format(exact, "f").encode()], pa.string()).cast(kind)[0]
     if pa.types.is_date(kind):
         if not (found := _DATE.fullmatch(text)):
             raise ValueError("no date")
         days = datetime.date.fromisoformat(found[1]).toordinal() - _EPOCH_DAY
-        return number_array(np.int32(days)).cast(kind)[0]
+        return numbers(np.array([days], np.int32)).cast(kind)[0]
     if pa.types.is_timestamp(kind):
-        return number_array(np.int64(_microseconds(text, "UTC" if kind.tz is None else timezone))).cast(kind)[0]
+        return numbers(np.array([_microseconds(text, "UTC" if kind.tz is None else timezone)], np.int64)).cast(kind)[0]
     raise ValueError(f"no type of a partition column: {kind}")
 
 

@@ -236,7 +236,7 @@ class Column:
         width = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
         there = arrays.nulls(array) if array.null_count else None
         if there is not None:
-            array = array.fill_null(arrays.text_array(b"\0" * width, array.type)[0])
+            array = array.fill_null(arrays.text_array([b"\0" * width], pa.binary()).cast(array.type)[0])
         raw, lengths = arrays.text_parts(array)
         if (lengths != width).any():
             row = int(np.flatnonzero(lengths != width)[0])

@@ -145,19 +145,20 @@ class Where:
     def in_place(self, name: str) -> NDArray[Any] | None:
         """Return the rows of a column where they lie, if they do in order, in one piece and in memory of our own."""
         pieces = self.window.column(name)[0]
-        chosen, place = self.of(name, pieces)
-        if place is not None or len(chosen) != 1 or type(chosen[0][1]) is not slice:
+        if not self._one_piece(name, pieces):
             return None
-        piece = pieces[chosen[0][0]]
-        found: NDArray[Any] | None = (
-            piece[chosen[0][1]] if type(piece) is np.ndarray and piece.flags.writeable else None
-        )
+        number, rows = self.of(name, pieces)[0][0]
+        piece = pieces[number]
+        found: NDArray[Any] | None = piece[rows] if type(piece) is np.ndarray and piece.flags.writeable else None
         return found
 
     def is_one_piece(self, name: str) -> bool:
         """Return whether the rows of a column of a block lie in order, in one piece and in memory of our own."""
-        chosen, place = self.of(name, self.window.column(name)[0])
-        return self.window.own and place is None and len(chosen) == 1 and type(chosen[0][1]) is slice
+        return self.window.own and self._one_piece(name, self.window.column(name)[0])
+
+    def _one_piece(self, name: str, pieces: list[Any]) -> bool:
+        chosen, place = self.of(name, pieces)
+        return place is None and len(chosen) == 1 and type(chosen[0][1]) is slice
 
     @cached_property
     def _grouped(self) -> tuple[list[tuple[int, Any]], NDArray[np.int64] | None]:

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-_OFFSET_LIMIT = 2**31 - 1
+from pyloader_delta.arrays import packed, text_array
+
 _EMPTY: dict[type, Any] = {int: 0, float: 0.0, bool: False, str: "", bytes: b""}
 
 
@@ -33,7 +34,7 @@ def exact_array(values: Sequence[Any]) -> pa.Array | None:
         return None
     valid = None
     if nullable:
-        valid = _bits(np.fromiter((value is not None for value in values), bool, len(values)))
+        valid = packed(np.fromiter((value is not None for value in values), bool, len(values)))
         values = [_EMPTY[kind] if value is None else value for value in values]
     try:
         if kind is int:
@@ -41,31 +42,18 @@ def exact_array(values: Sequence[Any]) -> pa.Array | None:
         if kind is float:
             return _fixed(pa.float64(), np.array(values, dtype=np.float64), valid)
         if kind is bool:
-            return pa.Array.from_buffers(pa.bool_(), len(values), [valid, _bits(np.array(values, dtype=bool))])
-        return _text([value.encode() for value in values], pa.string(), valid) if kind is str else binary(values, valid)
+            return pa.Array.from_buffers(pa.bool_(), len(values), [valid, packed(np.array(values, dtype=bool))])
+        if kind is str:
+            return text_array([value.encode() for value in values], pa.string(), valid)
+        return binary(values, valid)
     except (OverflowError, UnicodeEncodeError):  # beyond int64; lone surrogates
         return None
 
 
 def binary(values: Sequence[bytes], valid: pa.Buffer | None = None) -> pa.Array:
     """Return byte strings as a binary array; large binary beyond 2 GiB."""
-    return _text(values, pa.binary(), valid)
+    return text_array(values, pa.binary(), valid)
 
 
 def _fixed(kind: pa.DataType, values: np.ndarray[Any, Any], valid: pa.Buffer | None) -> pa.Array:
     return pa.Array.from_buffers(kind, len(values), [valid, pa.py_buffer(values)])
-
-
-def _text(values: Sequence[bytes], kind: pa.DataType, valid: pa.Buffer | None) -> pa.Array:
-    ends = np.zeros(len(values) + 1, dtype=np.int64)
-    np.cumsum(np.fromiter(map(len, values), np.int64, len(values)), out=ends[1:])
-    if ends[-1] > _OFFSET_LIMIT:
-        kind = pa.large_string() if kind == pa.string() else pa.large_binary()
-        offsets = pa.py_buffer(ends)
-    else:
-        offsets = pa.py_buffer(ends.astype(np.int32))
-    return pa.Array.from_buffers(kind, len(values), [valid, offsets, pa.py_buffer(b"".join(values))])
-
-
-def _bits(values: np.ndarray[Any, Any]) -> pa.Buffer:
-    return pa.py_buffer(np.packbits(values, bitorder="little"))

@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types as kinds
 
-from pyloader_delta.arrays import number_array, text_array
+from pyloader_delta.arrays import text_array
+from pyloader_delta.columns import numbers
 
 Key = int | float | bytes
 
@@ -95,15 +96,15 @@ def key(value: Any, kind: pa.DataType) -> tuple[Key, bool]:
 def arrow_array(value: Key, kind: pa.DataType) -> pa.Array:
     """Return a key as an array of one value of the column's type; of floats always as double."""
     if isinstance(value, bytes):
-        return text_array(value, kind)
+        return text_array([value], pa.string() if is_text(kind) else pa.binary()).cast(kind)
     if is_float(kind):
-        return number_array(np.float64(value))
+        return numbers(np.array([value], np.float64))
     if kinds.is_decimal(kind):
         exact = Decimal(value).scaleb(-kind.scale, _EXACT)
-        return text_array(format(exact, "f").encode(), pa.string()).cast(kind)
+        return text_array([format(exact, "f").encode()], pa.string()).cast(kind)
     if kinds.is_date32(kind):
-        return number_array(np.int32(value)).cast(kind)
-    return number_array(np.int64(value)).cast(kind)
+        return numbers(np.array([value], np.int32)).cast(kind)
+    return numbers(np.array([value], np.int64)).cast(kind)
 
 
 def _shown(value: Any) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyloader_delta.arrays import number_array
+from pyloader_delta.columns import numbers
 from pyloader_delta.delta.filters import expressions, sql, tuples
 from pyloader_delta.delta.filters.tree import Node, columns, expression
 from pyloader_delta.errors import ConfigError
@@ -81,7 +81,7 @@ def row_filter(value: Any, schema: pa.Schema) -> RowFilter:
     return found
 
 
-_FALSE = number_array(np.uint8(0)).cast(pa.bool_())[0]
+_FALSE = numbers(np.array([0], np.uint8)).cast(pa.bool_())[0]
 
 
 def _check(made: RowFilter, schema: pa.Schema) -> None:

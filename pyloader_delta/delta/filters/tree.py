@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyloader_delta.arrays import number_array
+from pyloader_delta.columns import numbers
 from pyloader_delta.delta.filters.literals import Key, arrow_array, is_float
 
 Operator = Literal["=", "!=", "<", "<=", ">", ">="]
@@ -190,4 +190,6 @@ def _array(keys: tuple[Key, ...], kind: pa.DataType) -> pa.Array:
 
 
 def _flag(value: bool | None) -> pc.Expression:
-    return pc.scalar(pa.nulls(1, pa.bool_())[0] if value is None else number_array(np.uint8(value)).cast(pa.bool_())[0])
+    return pc.scalar(
+        pa.nulls(1, pa.bool_())[0] if value is None else numbers(np.array([value], np.uint8)).cast(pa.bool_())[0]
+    )
