@@ -22,6 +22,7 @@ from pyloader_delta.engine.region import learn_schema
 from pyloader_delta.engine.scheduler import Scheduler
 from pyloader_delta.errors import ConfigError
 from pyloader_delta.facade import Facade
+from pyloader_delta.lengths import Lengths
 from pyloader_delta.options import check_parts, check_root, group_size, make_options
 from pyloader_delta.passes import BatchIterator, Pass
 from pyloader_delta.plan.epoch import Order, plan_epoch, split, total_rows
@@ -41,7 +42,7 @@ T_co = TypeVar("T_co", covariant=True)
 _open_loaders: weakref.WeakSet[DataLoader[Any]] = weakref.WeakSet()
 
 
-class DataLoader(Facade, Resumable, Generic[T_co]):
+class DataLoader(Lengths, Facade, Resumable, Generic[T_co]):
     """Streams a Delta table, or a folder of chunk files, that is larger than memory as batches for training.
 
     A re-iterable: one `iter()` yields `num_epoch` epochs, the next goes on with the next epoch. The sequence of batches
@@ -184,55 +185,6 @@ class DataLoader(Facade, Resumable, Generic[T_co]):
     def get_batch(self) -> Any:
         """Return the next batch; the same as `next(loader)`."""
         return next(self)
-
-    def __len__(self) -> int:
-        """Return the batches that one `iter()` yields.
-
-        Raises:
-            TypeError: Lengths are unknown before reading, or `num_epoch` is None.
-        """
-        if self._options.num_epoch is None:
-            raise TypeError("num_epoch=None has no end, so no len(); batches_per_epoch is one epoch's")
-        return self._options.num_epoch * self.batches_per_epoch
-
-    def __bool__(self) -> bool:
-        return True
-
-    @property
-    def batches_per_epoch(self) -> int:
-        """Batches in one epoch, the same number on each rank.
-
-        Raises:
-            TypeError: The length of a file is unknown before reading it.
-            ConfigError: RANK or WORLD_SIZE is not what it must be.
-        """
-        if self._n_rows is None:
-            raise TypeError(
-                f"the length of a file is known only by reading it: {self.datareader.length_advice} in "
-                f"{type(self.datareader).__name__} to have len()"
-            )
-        whole, rest = divmod(self._place().steps(self._n_rows), self.batch_size)
-        return whole + (1 if rest and not self._options.drop_last else 0)
-
-    @property
-    def rows_per_epoch(self) -> int | None:
-        """Rows in one epoch of this rank, before `drop_last`; None where a file's length is unknown before reading."""
-        return None if self._n_rows is None else self._place().steps(self._n_rows)
-
-    @property
-    def batch_size(self) -> int:
-        """Rows in a batch; the reader's."""
-        return self._options.batch_size
-
-    @property
-    def drop_last(self) -> bool:
-        """Whether an epoch's last batch is left out if it is short."""
-        return self._options.drop_last
-
-    @property
-    def num_epoch(self) -> int | None:
-        """Epochs that one `iter()` yields."""
-        return self._options.num_epoch
 
     def get_epoch(self) -> int:
         """Return the epoch of the batch delivered last, from 1; 0 before any."""

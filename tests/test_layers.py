@@ -24,6 +24,7 @@ STAGES = {"delta", "plan", "read", "encode", "collate", "engine"}
 WIRING = {
     "loader",
     "facade",
+    "lengths",
     "oneline",
     "options",
     "budget",
