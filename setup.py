@@ -9,6 +9,8 @@ _README = Path(__file__).with_name("README.md")
 _TORCH = ["torch>=2.4"]
 _TENSORFLOW = ['tensorflow>=2.16; python_version < "3.14"']
 _IMAGES = ["pillow>=10", "simplejpeg>=1.7"]
+_PROGRESS = ["tqdm>=4.60"]
+_CLI = ["click>=8.1", "rich>=13"]
 
 setup(
     name="pyloader_delta",
@@ -26,9 +28,13 @@ setup(
         "torch": _TORCH,
         "tensorflow": _TENSORFLOW,
         "images": _IMAGES,
-        "all": [*_TORCH, *_TENSORFLOW, *_IMAGES, "tqdm>=4.60"],
+        "cli": _CLI,
+        "progress": _PROGRESS,
+        "metrics": ["prometheus_client>=0.19"],
+        "all": [*_TORCH, *_TENSORFLOW, *_IMAGES, *_PROGRESS, *_CLI],
         "dev": ["pytest>=8.4", "hypothesis>=6.100", "psutil>=5.9", "nbclient>=0.10", "ipykernel>=6.29", "ruff", "mypy"],
     },
+    entry_points={"console_scripts": ["pyloader-delta = pyloader_delta.cli:main"]},
     classifiers=[
         "Intended Audience :: Science/Research",
         "Operating System :: POSIX :: Linux",

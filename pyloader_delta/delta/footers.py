@@ -152,7 +152,7 @@ def _read(
     with read_errors(file.path, version):
         parquet = DataParquet(store, file, selection, version, size_bytes=file.size_bytes)
         try:
-            _check_count(file, parquet.metadata.num_rows, version)
+            check_count(file, parquet.metadata.num_rows, version)
             found = _measure(file, parquet, selection)
             if groups is None:
                 return found
@@ -161,7 +161,8 @@ def _read(
             parquet.close()
 
 
-def _check_count(file: DataFile, n_rows: int, version: int | None) -> None:
+def check_count(file: DataFile, n_rows: int, version: int | None) -> None:
+    """Raise ReadError where a file has another number of rows than the log says."""
     deleted = 0 if file.deletion_vector is None else file.deletion_vector.cardinality
     if file.n_rows is not None and n_rows != file.n_rows + deleted:
         said = f"says {file.n_rows + deleted}"

@@ -64,10 +64,13 @@ class TableLog:
 
     def snapshot(self, version: int | None = None, *, time_ms: int | None = None) -> Snapshot:
         """Return the state at a version, or at a time; see `load_snapshot`."""
-        store = self._store
         if time_ms is not None:
-            version = version_at(store, self._whole(), time_ms)
-        state = self._state(version)
+            version = version_at(self._store, self._whole(), time_ms)
+        return self.judged(self.state(version))
+
+    def judged(self, state: State) -> Snapshot:
+        """Return what a replayed log means; refused where it would be misread."""
+        store = self._store
         check_protocol(store.root, state.protocol, state.metadata)
         configuration = state.metadata.get("configuration") or {}
         if not isinstance(configuration, dict):
@@ -117,7 +120,8 @@ class TableLog:
         self._listing = whole_log(self._store)
         return self._listing
 
-    def _state(self, version: int | None) -> State:
+    def state(self, version: int | None = None) -> State:
+        """Return the log replayed to a version, whatever it needs; None is the latest."""
         listing = self._listing or recent_log(self._store, version)
         if listing is not None:
             try:

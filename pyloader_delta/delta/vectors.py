@@ -43,7 +43,7 @@ def deleted_rows(
     place = "the log itself"
     try:
         if vector.storage_type != "i":
-            place = _path(vector)
+            place = vector_path(vector)
         rows = roaring.decode(_bytes(store, vector, place), n_rows)
         if len(rows) != vector.cardinality:
             raise ValueError(f"it has {len(rows)} rows, but the log says {vector.cardinality}")
@@ -62,7 +62,7 @@ def deleted_rows(
     return rows
 
 
-def _path(vector: DeletionVector) -> str:
+def vector_path(vector: DeletionVector) -> str:
     """Return the path of a vector's file: relative to the table, or absolute."""
     text = vector.path_or_inline_dv
     if vector.storage_type == "p":
