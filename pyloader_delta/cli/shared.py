@@ -97,9 +97,14 @@ def message(text: str) -> None:
 
 
 def _warn(
-    text: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: str | None = None
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: Any = None,
+    line: str | None = None,
 ) -> None:
-    message(f"warning: {text}")
+    click.echo(f"warning: {message}", err=True)
 
 
 def console(*, err: bool = False) -> Console:
