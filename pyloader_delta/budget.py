@@ -8,7 +8,7 @@ from pyloader_delta.engine.tasks import Limits
 from pyloader_delta.errors import BudgetError
 from pyloader_delta.memory import default_budget
 from pyloader_delta.options import Options
-from pyloader_delta.plan.epoch import PART_OF_WINDOW, EpochPlan, total_rows
+from pyloader_delta.plan.epoch import PART_OF_WINDOW, WHOLE_OF_WINDOW, EpochPlan, total_rows
 from pyloader_delta.values import Chunk
 
 _STORE, _READY, _LEASED = 0.8, 0.1, 0.1  # how memory_budget is shared out
@@ -41,16 +41,20 @@ def limits(options: Options, budget: int) -> Limits:
     )
 
 
-def part_bytes(options: Options, shuffle_rows: bool, chunks: Sequence[Chunk]) -> int:
-    """Return the decoded size above which a row group is read in parts; where rows are shuffled it is the order's."""
+def cut_bytes(options: Options, shuffle_rows: bool, chunks: Sequence[Chunk]) -> tuple[int, int]:
+    """Return the decoded size above which a row group is read in parts, and that of the parts.
+
+    Where rows are shuffled both are the order's.
+    """
     window = options.window
     if not shuffle_rows or window.unit == "chunk":
         budget = options.memory_budget
-        return _UNSHUFFLED_CHUNK if budget is None else min(_UNSHUFFLED_CHUNK, max(budget // 16, 1))
-    if window.unit == "bytes":
-        return max(window.amount // PART_OF_WINDOW, 1)
-    size, n_rows = sum(chunk.size_bytes for chunk in chunks), total_rows(chunks) or 1
-    return max(size * window.amount // n_rows // PART_OF_WINDOW, 1)
+        most = _UNSHUFFLED_CHUNK if budget is None else min(_UNSHUFFLED_CHUNK, max(budget // 16, 1))
+        return most, most
+    amount = window.amount
+    if window.unit == "rows":
+        amount = sum(chunk.size_bytes for chunk in chunks) * amount // (total_rows(chunks) or 1)
+    return max(amount // WHOLE_OF_WINDOW, 1), max(amount // PART_OF_WINDOW, 1)
 
 
 def check_windows(plan: EpochPlan, budget: int) -> None:

@@ -64,7 +64,7 @@ class DataLoader(Lengths, Facade, Resumable, Generic[T_co]):
         workers: "process", "thread", or "auto": processes if `input_format` is "python", `read_file` or `read_chunk` is
             the user's own, or a `FieldSpec` has a `transform`; else threads.
         shuffle_window: How much is mixed together where the reader shuffles: decoded bytes as text ("128MiB"), rows as
-            an int, or "chunk". Part of the order.
+            an int, "chunk", or None for the whole table. Part of the order.
         memory_budget: Bytes that decoded chunks, batches and what workers hold may take, as an int or text. None: a
             quarter of what this process may use (cgroups counted), at most 4 GiB.
         drop_last: Leave out an epoch's last batch if it is short.
@@ -97,7 +97,7 @@ class DataLoader(Lengths, Facade, Resumable, Generic[T_co]):
         *,
         num_workers: int | None = None,
         workers: str = "auto",
-        shuffle_window: int | str = "128MiB",
+        shuffle_window: int | str | None = "128MiB",
         memory_budget: int | str | None = None,
         drop_last: bool = False,
         rank: int | None = None,
@@ -132,7 +132,7 @@ class DataLoader(Lengths, Facade, Resumable, Generic[T_co]):
                 f"shuffle_window in rows needs the length of each file before reading: {datareader.length_advice} "
                 f"in {type(datareader).__name__}, or give a size such as '128MiB'"
             )
-        self._units = split(chunks, budget.part_bytes(options, self._order.shuffle_rows, chunks))
+        self._units = split(chunks, *budget.cut_bytes(options, self._order.shuffle_rows, chunks))
         self._n_rows = total_rows(chunks)
         self._group = group_size(options, sum(chunk.size_bytes for chunk in chunks), self._n_rows)
         self._stats = Stats()

@@ -144,13 +144,15 @@ def flag(value: Any, name: str) -> bool:
 
 
 def _window(value: Any) -> WindowSize:
-    if value == "chunk":
+    if value is None:
+        return WindowSize("table", 1 << 62)
+    if isinstance(value, str) and value == "chunk":
         return WindowSize("chunk", 1)
     if isinstance(value, str):
         return WindowSize("bytes", parse_bytes(value, "shuffle_window"))
     if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
         raise ConfigError(
-            f"shuffle_window must be a size such as '128MiB', a number of rows >= 1, or 'chunk', got {value!r}"
+            f"shuffle_window must be a size such as '128MiB', a number of rows >= 1, 'chunk', or None, got {value!r}"
         )
     return WindowSize("rows", int(value))
 

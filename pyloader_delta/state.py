@@ -11,6 +11,7 @@ from typing import Any
 from pyloader_delta.errors import StateError
 from pyloader_delta.permute import NAME
 from pyloader_delta.plan.epoch import Order
+from pyloader_delta.plan.mixture import NAME as SPREAD
 from pyloader_delta.plan.ranks import Place
 from pyloader_delta.read.tables import TableReader
 from pyloader_delta.values import Chunk
@@ -63,7 +64,7 @@ def identity(
         "window": window,
         "group": group,
         "rows": n_rows,
-        "permutation": NAME,
+        "permutation": f"{NAME} {SPREAD}",
         "plan": _digest(_lines(units, sized=order.shuffle_rows or n_rows is None)),
         "reader": _digest([asked]),
     }

@@ -155,10 +155,10 @@ def named(path: str, version: int | None) -> str:
 class WindowSize:
     """How much is shuffled together."""
 
-    unit: Literal["bytes", "rows", "chunk"]
-    """Decoded bytes, rows, or one row group or file."""
+    unit: Literal["bytes", "rows", "chunk", "table"]
+    """Decoded bytes, rows, one row group or file, or all that there is."""
     amount: int
-    """Number of those, >= 1."""
+    """Number of those, >= 1; for "table" more bytes than any table has."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ _MAX_FILES = (
 _MAX_KNOWN = 32
 _MAX_KEPT_DELETED = 1 << 17  # numbers of a file's deleted rows; more are read again
 _MAX_UNFILTERED_BYTES = 16 << 20  # decoded at once, to be filtered
-_MAX_CURSORS = 4  # the plan interleaves that many large row groups
+_MAX_CURSORS = 16  # the plan interleaves at most that many large row groups
 
 
 class _Known(NamedTuple):

@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from pyloader_delta.permute import permuted
+from pyloader_delta.plan.mixture import lanes, size_of, spread, together
 from pyloader_delta.plan.ranks import Place, share
 from pyloader_delta.values import Chunk, WindowSize
 
-PART_OF_WINDOW = 8
-"""A row group above this fraction of the window is read in several chunks."""
-INTERLEAVED = 4
-"""Where rows are shuffled, the chunks of at most this many row groups alternate. Part of the order."""
+WHOLE_OF_WINDOW, PART_OF_WINDOW = 8, 16
+"""A row group above an eighth of the window is read in chunks of a sixteenth of it. Part of the order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +65,21 @@ def total_rows(chunks: Iterable[Chunk]) -> int | None:
     return None if None in counts else sum(n for n in counts if n is not None)
 
 
-def split(chunks: Iterable[Chunk], max_bytes: int) -> list[list[Chunk]]:
+def split(chunks: Iterable[Chunk], max_bytes: int, part_bytes: int | None = None) -> list[list[Chunk]]:
     """Return units of consecutive chunks, one unit a row group or file, no chunk of a row group above `max_bytes`.
 
     Row groups are cut into runs of equally many rows (the last may be shorter), so each cut is the same everywhere.
+
+    Args:
+        chunks: Whole row groups and files.
+        max_bytes: Size up to which a row group is left whole.
+        part_bytes: Size of the parts of a larger one, at most `max_bytes`; None: the same.
     """
     units = []
+    part_bytes = max(max_bytes if part_bytes is None else part_bytes, 1)
     for chunk in chunks:
         n_rows = chunk.n_rows
-        parts = min(-(-chunk.size_bytes // max(max_bytes, 1)), n_rows or 1)
+        parts = min(-(-chunk.size_bytes // part_bytes), n_rows or 1) if chunk.size_bytes > max_bytes else 1
         if chunk.row_group is None or chunk.rows is None or not n_rows or parts <= 1:
             units.append([chunk])
             continue
@@ -93,11 +98,11 @@ def plan_epoch(
     """Return the plan of one epoch, 0-based, over the units of `split`, for one rank."""
     repeated = None
     if order.shuffle_chunks:
-        units = [units[i] for i in permuted(len(units), ("chunks", order.chunk_seed, epoch))]
+        units = [units[i] for i in _unit_order(units, order, epoch)]
     if place.world_size > 1:
         units, repeated = share(units, place)
     if order.shuffle_rows and order.window.unit != "chunk":
-        chunks = _interleaved(units)
+        chunks = _interleaved(units, lanes(units, order.window))
     else:
         chunks = [chunk for unit in units for chunk in unit]
     windows = _windows(chunks, order)
@@ -108,12 +113,19 @@ def plan_epoch(
     return EpochPlan(epoch, tuple(chunks), tuple(windows), row_seed, 0 if repeated is None else 1)
 
 
-def _interleaved(units: Sequence[Sequence[Chunk]]) -> list[Chunk]:
+def _unit_order(units: Sequence[Sequence[Chunk]], order: Order, epoch: int) -> Iterable[int]:
+    key = ("chunks", order.chunk_seed, epoch)
+    if not order.shuffle_rows or order.window.unit == "chunk":
+        return permuted(len(units), key)
+    return spread([size_of(unit, order.window) for unit in units], together(units, order.window), key)
+
+
+def _interleaved(units: Sequence[Sequence[Chunk]], n_lanes: int) -> list[Chunk]:
     waiting = deque(deque(unit) for unit in units)
     opened: deque[deque[Chunk]] = deque()
     chunks = []
     while waiting or opened:
-        while waiting and len(opened) < INTERLEAVED:
+        while waiting and len(opened) < n_lanes:
             opened.append(waiting.popleft())
         unit = opened.popleft()
         chunks.append(unit.popleft())
@@ -133,7 +145,7 @@ def _windows(chunks: Sequence[Chunk], order: Order) -> list[range]:
     windows = []
     first = size = 0
     for position, chunk in enumerate(chunks):
-        size += chunk.size_bytes if order.window.unit == "bytes" else chunk.n_rows or 0
+        size += size_of([chunk], order.window)
         if size >= order.window.amount:
             windows.append(range(first, position + 1))
             first, size = position + 1, 0

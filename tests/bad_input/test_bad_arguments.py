@@ -158,7 +158,7 @@ def test_a_collator_without_collate_batch_is_refused_by_python():
         ({"num_workers": -1}, "num_workers must be >= 0, got -1"),
         ({"num_workers": "2"}, "num_workers must be an int, got '2'"),
         ({"workers": "processes"}, "workers must be 'auto', 'thread' or 'process', got 'processes'"),
-        ({"shuffle_window": 0}, "shuffle_window must be a size such as '128MiB', a number of rows >= 1, or 'chunk'"),
+        ({"shuffle_window": 0}, "shuffle_window must be a size such as '128MiB', a number of rows >= 1, 'chunk', or None"),
         ({"shuffle_window": "many"}, "shuffle_window must be a size such as '128MiB', got 'many'"),
         ({"shuffle_window": 1.5}, "shuffle_window must be .*, got 1.5"),
         ({"memory_budget": 0}, "memory_budget must be at least one byte, got 0"),
