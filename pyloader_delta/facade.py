@@ -9,12 +9,14 @@ from typing import Any, Self
 from pyloader_delta.encode.fields import Features, FieldSpec
 from pyloader_delta.encode.spec import Framework
 from pyloader_delta.errors import ConfigError
+from pyloader_delta.ledger import Ledger
 from pyloader_delta.oneline import collator, dealt_out, encoder, outputs
 from pyloader_delta.options import whole
 from pyloader_delta.outputs import Outputs, outputs_of
 from pyloader_delta.plan.ranks import Uneven
 from pyloader_delta.preview import Preview, first_batches
 from pyloader_delta.read.delta import DeltaDataReader
+from pyloader_delta.receipt import Receipt
 from pyloader_delta.stages import Stages
 from pyloader_delta.values import Chunk
 
@@ -25,6 +27,7 @@ class Facade:
     root_dir: str
     _units: list[list[Chunk]]
     _schema: Outputs | None = None
+    _ledger: Ledger
     _asked_place: tuple[int | None, int | None, Uneven]
 
     @property
@@ -125,6 +128,18 @@ class Facade:
         """
         sizes = [whole(n, "n", at_least=1)]
         return Preview(*next(iter(first_batches(self._stages(), self._units, sizes)), (None, 0)))
+
+    def receipt(self) -> Receipt:
+        """Return what came of the rows of the epoch of the batch delivered last; print it, or `to_dict()` it.
+
+        With `audit=True` rows are counted by file where they are handed over, and the receipt has a digest of them that
+        is the same for any order. Receipts of all ranks add up: `sum(receipts).whole`. That an epoch has all its rows
+        is checked in any case, with its last batch.
+
+        Raises:
+            ConfigError: No batch was delivered yet.
+        """
+        return self._ledger.receipt()
 
     def to_tf(self, label: Any = None, weight: Any = None, signature: Any = None) -> Any:
         """Return the batches as a tf.data.Dataset; one iteration of it is one `iter()` of the loader.

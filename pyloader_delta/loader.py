@@ -17,11 +17,13 @@ from pyloader_delta.encode.base import Dataset
 from pyloader_delta.engine.core import Engine
 from pyloader_delta.engine.executor import Executor
 from pyloader_delta.engine.local import InlineExecutor, ThreadExecutor
+from pyloader_delta.engine.numbered import FIELD as ROW_NUMBER
 from pyloader_delta.engine.processes import ProcessExecutor
 from pyloader_delta.engine.region import learn_schema
 from pyloader_delta.engine.scheduler import Scheduler
 from pyloader_delta.errors import ConfigError
 from pyloader_delta.facade import Facade
+from pyloader_delta.ledger import Ledger, base_of
 from pyloader_delta.lengths import Lengths
 from pyloader_delta.options import check_parts, check_root, group_size, make_options
 from pyloader_delta.passes import BatchIterator, Pass
@@ -78,6 +80,7 @@ class DataLoader(Lengths, Facade, Resumable, Generic[T_co]):
         prefetch_factor: Runs of batches made ahead for each worker, >= 1. A run is a batch, or as many small ones as
             make about 4 MiB or 20 ms of work.
         timeout: Seconds that a task of a worker may take before LoaderTimeout; 0 for no limit. Not with num_workers=0.
+        audit: Follow each row by its number in its file, and check it off when it is delivered (see `receipt`).
 
     Raises:
         ConfigError: An argument is wrong, or the folder is missing or empty.
@@ -105,6 +108,7 @@ class DataLoader(Lengths, Facade, Resumable, Generic[T_co]):
         uneven: Uneven = "pad",
         prefetch_factor: int = 2,
         timeout: float = 0,
+        audit: bool = False,
         **unknown: Any,
     ) -> None:
         self._engine: Engine | None = None
@@ -115,10 +119,12 @@ class DataLoader(Lengths, Facade, Resumable, Generic[T_co]):
             datareader, dataset, num_epoch=num_epoch, max_queue_size=max_queue_size, shuffle=shuffle,
             random_seed=random_seed, num_workers=num_workers, workers=workers, shuffle_window=shuffle_window,
             memory_budget=memory_budget, drop_last=drop_last, prefetch_factor=prefetch_factor, timeout=timeout,
+            audit=audit,
         )  # fmt: skip
         check_place(rank, world_size, uneven)
         self._asked_place = rank, world_size, uneven
         datareader = _own(datareader)
+        datareader._numbered = self._options.audit
         self.datareader, self.dataset, self.datacollator = datareader, dataset, datacollator
         self.root_dir = check_root(root_dir)
         options = self._options
@@ -136,6 +142,8 @@ class DataLoader(Lengths, Facade, Resumable, Generic[T_co]):
         self._n_rows = total_rows(chunks)
         self._group = group_size(options, sum(chunk.size_bytes for chunk in chunks), self._n_rows)
         self._stats = Stats()
+        base, version = base_of(datareader, self.root_dir), chunks[0].version if chunks else None
+        self._ledger = Ledger(self.root_dir, base, self._n_rows, version, audited=options.audit)
         self._pass: Pass | None = None
         self._iterator: weakref.ref[BatchIterator] | None = None
         self._hidden: BatchIterator | None = None
@@ -270,11 +278,13 @@ class DataLoader(Lengths, Facade, Resumable, Generic[T_co]):
                 head[0], begins.batches, batch_size=options.batch_size, group=self._group, reread=reread
             )
         scheduler = Scheduler(
-            chain(head, plans), budget.limits(options, size_bytes), batch_size=options.batch_size,
+            self._ledger.noted(chain(head, plans)), budget.limits(options, size_bytes), batch_size=options.batch_size,
             drop_last=options.drop_last, group=self._group, strict_types=self.dataset.input_format != "python",
             missing_as_none=self.datareader.missing_as_none,
         )  # fmt: skip
-        self._pass = Pass(engine, scheduler, finalize, self._n_rows, self._stats, self._nothing(), begins, again, place)
+        self._pass = Pass(
+            engine, scheduler, finalize, self._n_rows, self._stats, self._nothing(), begins, again, place, self._ledger
+        )
         return self._pass
 
     def _nothing(self) -> str:
@@ -295,7 +305,7 @@ class DataLoader(Lengths, Facade, Resumable, Generic[T_co]):
             memory_bytes=size_bytes,
             lease_bytes=budget.lease_bytes(size_bytes),
             timeout_s=self._options.timeout_s,
-            layout=_known_layout(self.datareader),
+            layout=_known_layout(self.datareader, numbered=self._options.audit),
         )
         self._engine = engine
         weakref.finalize(self, engine.close, wait=False).atexit = False
@@ -303,8 +313,8 @@ class DataLoader(Lengths, Facade, Resumable, Generic[T_co]):
         return engine
 
     def _stages(self) -> Stages:
-        seed = self._options.random_seed
-        return Stages(self.datareader, self.dataset, self.datacollator, seed=seed)
+        seed, numbered = self._options.random_seed, self._options.audit
+        return Stages(self.datareader, self.dataset, self.datacollator, seed=seed, numbered=numbered)
 
     def _executor(self) -> Executor:
         options = self._options
@@ -316,11 +326,12 @@ class DataLoader(Lengths, Facade, Resumable, Generic[T_co]):
         return ThreadExecutor(stages, options.n_workers)
 
 
-def _known_layout(datareader: DataReader[Any]) -> bytes | None:
+def _known_layout(datareader: DataReader[Any], *, numbered: bool) -> bytes | None:
     """Return what shuffled windows will hold, where the reader's own schema tells it before anything is read."""
     if type(datareader).read_chunk is not DeltaDataReader.read_chunk:
         return None
-    return learn_schema(datareader._pinned().schema)  # type: ignore[attr-defined]
+    schema = datareader._pinned().schema  # type: ignore[attr-defined]
+    return learn_schema(schema.append(ROW_NUMBER) if numbered else schema)
 
 
 def _own(datareader: DataReader[Any]) -> DataReader[Any]:

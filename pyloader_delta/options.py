@@ -41,6 +41,8 @@ class Options:
     batch_size: int
     rowwise: bool
     """Whether several batches may be encoded in one call."""
+    audit: bool = False
+    """Whether each row is followed by its number."""
 
 
 def check_parts(datareader: Any, dataset: Any, datacollator: Any) -> None:
@@ -75,7 +77,7 @@ def check_parts(datareader: Any, dataset: Any, datacollator: Any) -> None:
 def make_options(
     datareader: DataReader[Any], dataset: Dataset[Any], *, num_epoch: Any, max_queue_size: Any, shuffle: Any,
     random_seed: Any, num_workers: Any, workers: Any, shuffle_window: Any, memory_budget: Any, drop_last: Any,
-    prefetch_factor: Any, timeout: Any,
+    prefetch_factor: Any, timeout: Any, audit: Any,
 ) -> Options:  # fmt: skip
     """Return the checked options.
 
@@ -102,6 +104,7 @@ def make_options(
         timeout_s=float(timeout) if timeout < _ENDLESS_S else 0.0,
         batch_size=batch_size,
         rowwise=bool(dataset.rowwise),
+        audit=flag(audit, "audit"),
     )
 
 

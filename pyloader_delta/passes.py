@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pyloader_delta.engine.core import Engine, Run
 from pyloader_delta.engine.scheduler import Scheduler
 from pyloader_delta.engine.tasks import RunTask
 from pyloader_delta.engine.tree import private_copy
-from pyloader_delta.errors import ContractError, IncompleteEpochError
+from pyloader_delta.errors import ContractError
+from pyloader_delta.ledger import Ledger, Tally
 from pyloader_delta.plan.ranks import Place
 from pyloader_delta.state import Position
 from pyloader_delta.stats import Stats
@@ -37,11 +39,13 @@ class Pass:
         begins: Where in its first epoch it begins.
         again: Batches before that which are made once more, and not delivered.
         place: The rank that it delivers to.
+        ledger: Where its epochs are entered.
     """
 
     def __init__(
         self, engine: Engine, scheduler: Scheduler, finalize: Callable[[Any], Any], n_rows: int | None,
         stats: Stats, nothing: str, begins: Position, again: int, place: Place,
+        ledger: Ledger,
     ) -> None:  # fmt: skip
         self.epoch = begins.epoch
         """0-based epoch of the batch delivered last."""
@@ -69,7 +73,9 @@ class Pass:
         self._run: Run | None = None
         self._in_run = 0
         self._epoch_rows, self._of_epoch = 0, -1
-        self._counted, self._before = -1, 0  # epoch whose planned rows are counted, rows delivered earlier
+        self._ledger = ledger
+        self._tally: Tally | None = None  # of the epoch of the batch delivered last
+        self._numbers: NDArray[np.int64] | None = None
         self._again = again
         self._began, self._spent = time.perf_counter(), stats.seconds
 
@@ -139,10 +145,11 @@ class Pass:
             self._again -= 1
             batch, task = self._gathered()
         n_rows = task.batch_rows[self._in_run - 1]
-        if self._counted != task.epoch:
-            self._counted, self._before = task.epoch, self._epoch_rows - n_rows
+        tally = self._tally
+        if tally is None or tally.plan.epoch != task.epoch:
+            tally = self._tally = self._ledger.begin(task.epoch, self.place, self._epoch_rows - n_rows)
             if self._planned_rows is not None:
-                self._stats.rows_planned += self._planned_rows - self._before
+                self._stats.rows_planned += self._planned_rows - tally.before
         self.epoch, self.batches = task.epoch, task.first_batch + self._in_run
         self._stats.epoch = task.epoch + 1
         self._stats.rows_delivered += n_rows
@@ -150,10 +157,15 @@ class Pass:
         self.at_epoch_end = task.last and self._in_run == len(task.batch_rows)
         repeated = self._padded if self._epoch_rows == self._planned_rows else 0
         self._stats.rows_padded += repeated
+        tally.delivered += n_rows
+        tally.padded += repeated
+        if tally.audit is not None and self._numbers is not None:
+            start = sum(task.batch_rows[: self._in_run - 1])
+            tally.audit.add(self._numbers[start : start + n_rows])
         if self.place.uneven == "mask":
             batch = masked(batch, n_rows, repeated)
         if self.at_epoch_end:
-            self._end_epoch(task)
+            self._end_epoch(task, tally)
         return batch, task
 
     def _gathered(self) -> tuple[Any, RunTask]:
@@ -163,7 +175,8 @@ class Pass:
             self._run = self._engine.next_run()
             if self._run is None:
                 raise StopIteration
-        task, batches, error, sizes = self._run
+        task, batches, error, sizes, notes = self._run
+        self._numbers = notes.numbers
         batch = next(batches, _END)
         if batch is _END:
             assert error is not None
@@ -175,15 +188,11 @@ class Pass:
         self._in_run += 1
         return batch, task
 
-    def _end_epoch(self, task: RunTask) -> None:
+    def _end_epoch(self, task: RunTask, tally: Tally) -> None:
         self._stats.rows_dropped += task.dropped_rows
         if self._planned_rows is None:
-            self._stats.rows_planned += task.epoch_rows - self._before
-        if self._epoch_rows + task.dropped_rows != task.epoch_rows:
-            raise IncompleteEpochError(
-                f"epoch {task.epoch}: {task.epoch_rows} rows were planned, {self._epoch_rows} were gathered and "
-                f"{task.dropped_rows} dropped; please report this with the table's layout"
-            )
+            self._stats.rows_planned += task.epoch_rows - tally.before
+        tally.end(planned=task.epoch_rows, dropped=task.dropped_rows)
         self._stats.epochs_completed += 1
 
 

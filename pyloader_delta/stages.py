@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from pyloader_delta.collate.base import DataCollator
 from pyloader_delta.encode.base import Dataset, checked_features
@@ -48,13 +49,15 @@ class Stages:
         dataset: Encodes batches.
         collator: Collates them.
         seed: Keys `rng` of the last two, with epoch and batch.
+        numbered: Whether each row is to be followed by its number in its file.
     """
 
     def __init__(
-        self, reader: DataReader[Any], dataset: Dataset[Any], collator: DataCollator[Any], *, seed: int
-    ) -> None:
+        self, reader: DataReader[Any], dataset: Dataset[Any], collator: DataCollator[Any], *, seed: int,
+        numbered: bool = False,
+    ) -> None:  # fmt: skip
         self.reader, self.dataset, self.collator = reader, dataset, collator
-        self.seed = seed
+        self.seed, self.numbered = seed, numbered
         self.seeds_globals = False
         """Whether the process's own random states are seeded before each call: only in worker processes."""
 
@@ -98,6 +101,7 @@ class Stages:
         method = "read_file" if type(self.reader).read_chunk is DataReader.read_chunk else "read_chunk"
         exact = self.dataset.input_format == "python"
         place = f"{_name(self.reader)}.{method} of {chunk.path}"
+        self.reader._numbers = [] if self.numbered else None
         try:
             with named(self.reader, method, f", reading {chunk}"):
                 blocks = to_batches(self.reader.read_chunk(chunk), exact=exact, place=place)
@@ -106,6 +110,17 @@ class Stages:
             if isinstance(error, LoaderError):
                 raise
             raise ReadError(f"cannot read {chunk}: {error}") from error
+
+    def row_numbers(self, chunk: Chunk, n_rows: int) -> NDArray[np.int64]:
+        """Return the numbers in its file of the rows that `read` gave last, int64 of shape (n_rows,).
+
+        They are physical, deleted rows counted, where the reader knows; else as the plan counts them.
+        """
+        found = self.reader._numbers
+        if found and sum(map(len, found)) == n_rows:
+            return np.concatenate(found)
+        first = 0 if chunk.rows is None else chunk.rows.start
+        return np.arange(first, first + n_rows)
 
     def batches(
         self, columns: Columns, epoch: int, first_batch: int, batch_rows: Sequence[int], groups: Sequence[int]

@@ -227,7 +227,7 @@ class DataParquet:
         return np.flatnonzero(~live)
 
     def _logical(self, table: pa.Table | None, first: int, n_rows: int, left_out: NDArray[np.int64]) -> pa.Table:
-        """Return rows of the file in the logical schema.
+        """Return rows of the file in the logical schema, and behind it their numbers if the selection asks for them.
 
         Args:
             table: As the file holds them, with all selected columns that it holds; None where it holds none.
@@ -240,6 +240,11 @@ class DataParquet:
             live = _all_but(left_out, n_rows)
             n_rows -= len(left_out)
             table = None if table is None else table.filter(booleans(live))
+        found = self._selected(table, first, n_rows, live)
+        return found.append_column("", _numbers(first, n_rows, live)) if self._selection.numbered else found
+
+    def _selected(self, table: pa.Table | None, first: int, n_rows: int, live: NDArray[np.bool_] | None) -> pa.Table:
+        """Return rows in the logical schema; `live`: which of the file's from `first` on they are, None for all."""
         if table is not None and self._as_is and table.num_columns == len(self.schema):
             return table.replace_schema_metadata(None) if self._metadata else table
         row_id = self._selection.row_id
@@ -269,8 +274,7 @@ class DataParquet:
                 f"{self._located.path} of version {self._version} has no row ids (no baseRowId in the log); "
                 f"leave {name!r} out of columns=[…]"
             )
-        within = np.arange(n_rows, dtype=np.int64) if live is None else np.flatnonzero(live)
-        counted = pa.Array.from_buffers(pa.int64(), n_rows, [None, pa.py_buffer(within + (base + first))])
+        counted = _numbers(base + first, n_rows, live)
         return counted if kept is None else pc.coalesce(kept, counted)
 
 
@@ -302,6 +306,12 @@ class Piece:
     def table(self) -> pa.Table:
         """Return the rows that are left in the logical schema."""
         return self._file._logical(self._stored, self._first, self._n_stored, self._left_out)
+
+
+def _numbers(first: int, n_rows: int, live: NDArray[np.bool_] | None) -> pa.Array:
+    """Return the numbers of `n_rows` rows, counted from `first`; `live`: which of all they are, None for all."""
+    within = np.arange(n_rows, dtype=np.int64) if live is None else np.flatnonzero(live)
+    return pa.Array.from_buffers(pa.int64(), n_rows, [None, pa.py_buffer(within + first)])
 
 
 def _all_but(left_out: NDArray[np.int64], n_rows: int) -> NDArray[np.bool_]:

@@ -33,6 +33,8 @@ class Selection:
     """What decides which rows are read; None for all."""
     filter_fields: tuple[TableField, ...] = ()
     """The columns that it needs."""
+    numbered: bool = False
+    """Give one column more, the last, which is not in `schema`: each row's number in its file, deleted rows counted."""
 
     @cached_property
     def schema(self) -> pa.Schema:

@@ -13,6 +13,7 @@ import numpy as np
 from pyloader_delta.engine.executor import Executor
 from pyloader_delta.engine.kinds import FileTypes
 from pyloader_delta.engine.leases import Lease, Leases
+from pyloader_delta.engine.notes import Notes
 from pyloader_delta.engine.pack import EMPTY, Packed, unpack
 from pyloader_delta.engine.region import Region
 from pyloader_delta.engine.regions import Regions
@@ -34,7 +35,7 @@ class Outcome:
     """What ended the run after the batches that are there."""
 
 
-Run = tuple[RunTask, Iterator[Any], BaseException | None, list[int]]
+Run = tuple[RunTask, Iterator[Any], BaseException | None, list[int], Notes]
 
 
 class Engine:
@@ -84,7 +85,7 @@ class Engine:
             return self._number
 
     def next_run(self) -> Run | None:
-        """Return the next run: task, batches, the error after them, bytes of each; None at the end of the pass."""
+        """Return the next run: task, batches, the error after them, bytes of each, notes; None at the pass's end."""
         with self.changed:
             scheduler = self.scheduler
             if scheduler is None:
@@ -106,7 +107,7 @@ class Engine:
             scheduler.delivered(number)
             batches = self._lend(outcome)
             self.look_after()
-            return outcome.task, batches, outcome.error, outcome.packed.sizes()
+            return outcome.task, batches, outcome.error, outcome.packed.sizes(), outcome.packed.notes
 
     def cancel(self, number: int) -> None:
         """End pass `number` now, unless a newer one has: nothing more is read, workers wait idle."""

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyloader_delta.arrays import ALIGNMENT
+from pyloader_delta.engine.notes import NOTHING, Notes
 from pyloader_delta.engine.slabs import aligned, put
 from pyloader_delta.engine.tree import Spec, has_rest, put_together
 
@@ -47,6 +48,8 @@ class Packed:
     """Bytes from the slab's start that are used."""
     lent: tuple[NDArray[Any], ...] = ()
     """Arrays of this process's own: memory 1, 2, ..."""
+    notes: Notes = NOTHING
+    """What is known of them beside."""
 
     @property
     def total_bytes(self) -> int:
@@ -63,6 +66,7 @@ class Packed:
             tuple((numbers[layout], start, steps) for layout, start, steps in batches),
             self.size_bytes if batches else 0,
             self.lent,
+            self.notes,
         )
 
     def sizes(self) -> list[int]:

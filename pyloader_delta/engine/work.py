@@ -10,6 +10,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
@@ -17,6 +18,8 @@ from pyloader_delta.columns import FILES, KIND
 from pyloader_delta.engine.gather import gather
 from pyloader_delta.engine.kinds import FileTypes, file_types
 from pyloader_delta.engine.leases import Lease
+from pyloader_delta.engine.notes import Notes
+from pyloader_delta.engine.numbered import numbered, taken_off
 from pyloader_delta.engine.pack import EMPTY, Packed, Part, Tray
 from pyloader_delta.engine.region import Layout, Scratch, learn, place
 from pyloader_delta.engine.tasks import ReadTask, RunTask, Segment
@@ -28,6 +31,10 @@ from pyloader_delta.values import Chunk, Columns, Group
 
 class StagesLike(Protocol):
     """The user's three objects as the engine calls them."""
+
+    @property
+    def numbered(self) -> bool:
+        """Whether each row is to be followed by its number in its file."""
 
     @property
     def passes_numbers(self) -> bool:
@@ -44,6 +51,7 @@ class StagesLike(Protocol):
     def open(self) -> None: ...
     def close(self) -> None: ...
     def read(self, chunk: Chunk) -> list[pa.RecordBatch]: ...
+    def row_numbers(self, chunk: Chunk, n_rows: int) -> NDArray[np.int64]: ...
     def batches(
         self, columns: Columns, epoch: int, first_batch: int, batch_rows: Sequence[int], groups: Sequence[int]
     ) -> Iterator[Any]: ...
@@ -95,11 +103,13 @@ class Workshop:
         found: list[pa.RecordBatch] = []
         rows = []
         typed = []
-        for chunk in task.chunks:
+        for position, chunk in zip(task.positions, task.chunks, strict=True):
             batches = self._stages.read(chunk)
             rows.append(sum(batch.num_rows for batch in batches))
-            found += [_named(batch, chunk) for batch in batches if batch.num_rows]
             typed += [(chunk.path, batch) for batch in batches if batch.num_rows]
+            if self._stages.numbered:
+                batches = numbered(batches, position, self._stages.row_numbers(chunk, rows[-1]))
+            found += [_named(batch, chunk) for batch in batches if batch.num_rows]
         types = file_types(typed)
         if region is None or rows != [chunk.n_rows for chunk in task.chunks]:
             blocks = _compacted(found)
@@ -123,6 +133,7 @@ class Workshop:
         problem: BaseException | None = None
         columns: Columns | None = None
         batch: Any = None
+        numbers: list[NDArray[np.int64]] = []
         made = 0
         try:
             pieces = _pieces(task, windows, leases or [None] * len(windows))
@@ -140,6 +151,9 @@ class Workshop:
                     raise IncompleteEpochError(
                         f"{task}: {sum(piece.batch_rows)} rows were planned, {columns.n_rows} were gathered"
                     )
+                if self._stages.numbered:
+                    columns, codes = taken_off(columns)
+                    numbers.append(codes)
                 first = task.first_batch + piece.first
                 for batch in self._stages.batches(columns, task.epoch, first, piece.batch_rows, piece.groups):
                     parts.append(_part(batch))
@@ -151,6 +165,8 @@ class Workshop:
         parts.clear()
         columns = batch = None
         packed = tray.leave(packed)
+        if numbers:
+            packed = replace(packed, notes=Notes(np.concatenate(numbers)))
         return Made(packed, time.perf_counter() - started, problem)
 
     def close(self) -> None:

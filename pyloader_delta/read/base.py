@@ -142,6 +142,10 @@ class DataReader(Generic[T_co]):
         return True
 
     _in_loader: bool = False
+    _numbered: bool = False
+    _numbers: list[Any] | None = None
+    """With `_numbered`: where `read_chunk` leaves the numbers of the rows that it gave, if it knows more of them than
+    `Chunk.rows` says."""
     _batches: Sequence[dict[str, list[Any]]] = ()
 
     def _file_chunk(self, path: str) -> Chunk:

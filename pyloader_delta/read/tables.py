@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
+from pyloader_delta.columns import opened
 from pyloader_delta.delta.chunks import list_chunks
 from pyloader_delta.delta.files import OpenFiles
 from pyloader_delta.delta.filters.explain import Explanation
@@ -90,7 +91,13 @@ class TableReader(DataReader[T_co]):
             raise ConfigError(
                 f"{chunk} is not of the pinned version {pin.version} of {pin.request[0]}; take chunks from chunks()"
             )
-        return pin.files.read(chunk)
+        table = pin.files.read(chunk)
+        if not self._numbered:
+            return table
+        numbers, last = table.column(table.num_columns - 1), table.num_columns - 1
+        if self._numbers is not None:
+            self._numbers += [opened(part, table.schema.field(last)) for part in numbers.chunks]
+        return table.remove_column(last)
 
     def close(self) -> None:
         """Close files and cursors; a later `read_chunk` opens them again."""
@@ -126,10 +133,10 @@ class TableReader(DataReader[T_co]):
         table = snapshot.uri if snapshot.version is None else f"version {snapshot.version} of {snapshot.uri}"
         fields, row_id = selected(snapshot.fields, self.columns, table, row_ids=snapshot.row_ids)
         if self.filter is None:
-            return Selection(fields, timezone, checksums, row_id)
+            return Selection(fields, timezone, checksums, row_id, numbered=self._numbered)
         made = row_filter(self.filter, snapshot.schema)
         tested = selected(snapshot.fields, made.columns, table)[0] if made.columns else ()
-        return Selection(fields, timezone, checksums, row_id, made, tested)
+        return Selection(fields, timezone, checksums, row_id, made, tested, self._numbered)
 
     def _pinned(self) -> Pin:
         if self._pin is None:

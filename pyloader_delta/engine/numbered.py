@@ -1,0 +1,62 @@
+"""The number that follows a row on its way: which chunk of its epoch it is of, and which row of its file it is.
+
+It travels as a column among the reader's own, through the same gathering, and is taken off before user code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pyloader_delta.columns import numbers
+from pyloader_delta.errors import ContractError
+from pyloader_delta.values import Columns
+
+FIELD = pa.field("pyloader_delta.row_number", pa.int64())
+_ROW_BITS = 36
+_FILLER = 1 << 62
+
+
+def numbered(batches: Sequence[pa.RecordBatch], position: int, rows: NDArray[np.int64]) -> list[pa.RecordBatch]:
+    """Return the batches of a chunk with the column of numbers behind the others.
+
+    Args:
+        batches: The rows of the chunk.
+        position: Its place in the epoch's plan, < 2**26.
+        rows: Their numbers in its file, < 2**36, in order.
+
+    Raises:
+        ContractError: There is a column of that name already.
+    """
+    if any(FIELD.name in batch.schema.names for batch in batches):
+        raise ContractError(f"{FIELD.name!r} is a name of our own, with audit=True: rename that column")
+    codes = rows | (position << _ROW_BITS)
+    found, start = [], 0
+    for batch in batches:
+        part = codes[start : start + batch.num_rows]
+        start += batch.num_rows
+        found.append(batch.append_column(FIELD, numbers(part)))
+    return found
+
+
+def taken_off(columns: Columns) -> tuple[Columns, NDArray[np.int64]]:
+    """Return gathered columns without the numbers, and those: int64 of shape (n_rows,), of their own memory."""
+    place = columns.schema.get_field_index(FIELD.name)
+    arrays = list(columns.arrays)
+    codes = np.array(arrays.pop(place), dtype=np.int64)
+    return Columns(columns.schema.remove(place), arrays, columns.n_rows), codes
+
+
+def positions(codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the chunks of numbers, by their place in the epoch's plan."""
+    found: NDArray[np.int64] = (codes & ~_FILLER) >> _ROW_BITS
+    return found
+
+
+def rows(codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the rows of numbers, as their files count them."""
+    found: NDArray[np.int64] = codes & ((1 << _ROW_BITS) - 1)
+    return found
