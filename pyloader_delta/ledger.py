@@ -26,8 +26,10 @@ class Tally:
     plan: EpochPlan
     place: Place
     audit: Audit | None
-    before: int = 0
+    before: int
     """Rows of it delivered by an earlier process."""
+    total: int | None
+    """Rows of it on this rank; None where unknown before reading."""
     delivered: int = 0
     padded: int = 0
     dropped: int = 0
@@ -51,7 +53,8 @@ class Tally:
                 f"epoch {epoch}: {self.planned} rows were planned, {self.delivered} were gathered and {dropped} "
                 "dropped; please report this with the table's layout"
             )
-        wrong = None if self.audit is None else self.audit.problem(short=dropped, begun=bool(self.before))
+        cut = 0 if self.total is None else (self.plan.n_rows or 0) - self.total  # by `limit`
+        wrong = None if self.audit is None else self.audit.problem(short=dropped + cut, begun=bool(self.before))
         if wrong is not None:
             raise IncompleteEpochError(f"epoch {epoch}: {wrong}; please report this with the table's layout")
 
@@ -85,7 +88,9 @@ class Ledger:
         """Open the books of an epoch, of which an earlier process has delivered some rows."""
         plan = self._plans.pop(epoch)
         audit = Audit(plan, self._key) if self._audited else None
-        self._tally = Tally(plan, place, audit, before)
+        n_rows, most = plan.n_rows, plan.max_rows
+        total = n_rows if n_rows is None or most is None else min(n_rows, most)
+        self._tally = Tally(plan, place, audit, before, total)
         return self._tally
 
     def receipt(self) -> Receipt:

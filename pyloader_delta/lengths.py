@@ -1,11 +1,12 @@
-"""How long a loader is: batches and rows of an epoch and of a pass, from the plan alone."""
+"""How long a loader is: batches and rows of an epoch and of a pass, from the plan alone; and its first batches."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyloader_delta.options import Options
+from pyloader_delta.options import Options, whole
 from pyloader_delta.plan.ranks import Place
+from pyloader_delta.take import Taken
 
 
 class Lengths:
@@ -45,13 +46,26 @@ class Lengths:
                 f"the length of a file is known only by reading it: {self.datareader.length_advice} in "
                 f"{type(self.datareader).__name__} to have len()"
             )
-        whole, rest = divmod(self._place().steps(self._n_rows), self.batch_size)
-        return whole + (1 if rest and not self._options.drop_last else 0)
+        full, rest = divmod(self.rows_per_epoch or 0, self.batch_size)
+        return full + (1 if rest and not self._options.drop_last else 0)
 
     @property
     def rows_per_epoch(self) -> int | None:
         """Rows in one epoch of this rank, before `drop_last`; None where a file's length is unknown before reading."""
-        return None if self._n_rows is None else self._place().steps(self._n_rows)
+        if self._n_rows is None:
+            return None
+        n_rows, most = self._place().steps(self._n_rows), self._options.max_rows
+        return n_rows if most is None else min(n_rows, most)
+
+    def take(self, n: int) -> Taken:
+        """Return the next `n` batches, for a look or a smoke run; they are not used up: the next `iter()` begins there.
+
+        What is returned may be iterated again and again, and has a length. Like any iterator it ends an older one.
+
+        Raises:
+            ConfigError: `n` is no int >= 1.
+        """
+        return Taken(self, whole(n, "n", at_least=1))
 
     @property
     def batch_size(self) -> int:

@@ -28,6 +28,7 @@ from pyloader_delta.lengths import Lengths
 from pyloader_delta.options import check_parts, check_root, group_size, make_options
 from pyloader_delta.passes import BatchIterator, Pass
 from pyloader_delta.plan.epoch import Order, plan_epoch, split, total_rows
+from pyloader_delta.plan.limit import limited
 from pyloader_delta.plan.ranks import Uneven
 from pyloader_delta.plan.resume import resumed
 from pyloader_delta.ranks import check_place
@@ -80,6 +81,7 @@ class DataLoader(Lengths, Facade, Resumable, Generic[T_co]):
         prefetch_factor: Runs of batches made ahead for each worker, >= 1. A run is a batch, or as many small ones as
             make about 4 MiB or 20 ms of work.
         timeout: Seconds that a task of a worker may take before LoaderTimeout; 0 for no limit. Not with num_workers=0.
+        limit: Batches after which each epoch ends, for smoke runs: the first of the same order. None for no limit.
         audit: Follow each row by its number in its file, and check it off when it is delivered (see `receipt`).
 
     Raises:
@@ -108,6 +110,7 @@ class DataLoader(Lengths, Facade, Resumable, Generic[T_co]):
         uneven: Uneven = "pad",
         prefetch_factor: int = 2,
         timeout: float = 0,
+        limit: int | None = None,
         audit: bool = False,
         **unknown: Any,
     ) -> None:
@@ -119,7 +122,7 @@ class DataLoader(Lengths, Facade, Resumable, Generic[T_co]):
             datareader, dataset, num_epoch=num_epoch, max_queue_size=max_queue_size, shuffle=shuffle,
             random_seed=random_seed, num_workers=num_workers, workers=workers, shuffle_window=shuffle_window,
             memory_budget=memory_budget, drop_last=drop_last, prefetch_factor=prefetch_factor, timeout=timeout,
-            audit=audit,
+            audit=audit, limit=limit,
         )  # fmt: skip
         check_place(rank, world_size, uneven)
         self._asked_place = rank, world_size, uneven
@@ -267,7 +270,8 @@ class DataLoader(Lengths, Facade, Resumable, Generic[T_co]):
             count(first) if options.num_epoch is None else iter(range(first, begins.began + options.num_epoch))
         )
         units, order = self._units, self._order  # the engine must not hold the loader: it could never be garbage
-        plans = (plan_epoch(units, order, epoch, place) for epoch in epochs)
+        most = options.max_rows
+        plans = (limited(plan_epoch(units, order, epoch, place), most) for epoch in epochs)
         head = list(islice(plans, 1))
         size_bytes = budget.budget_bytes(options, order.shuffle_rows)
         budget.check_windows(head[0], size_bytes)
@@ -282,9 +286,7 @@ class DataLoader(Lengths, Facade, Resumable, Generic[T_co]):
             drop_last=options.drop_last, group=self._group, strict_types=self.dataset.input_format != "python",
             missing_as_none=self.datareader.missing_as_none,
         )  # fmt: skip
-        self._pass = Pass(
-            engine, scheduler, finalize, self._n_rows, self._stats, self._nothing(), begins, again, place, self._ledger
-        )
+        self._pass = Pass(engine, scheduler, finalize, self._stats, self._nothing(), begins, again, place, self._ledger)
         return self._pass
 
     def _nothing(self) -> str:

@@ -43,6 +43,13 @@ class Options:
     """Whether several batches may be encoded in one call."""
     audit: bool = False
     """Whether each row is followed by its number."""
+    limit: int | None = None
+    """Batches after which an epoch ends; None for no limit."""
+
+    @property
+    def max_rows(self) -> int | None:
+        """Rows after which an epoch ends; None for no limit."""
+        return None if self.limit is None else self.limit * self.batch_size
 
 
 def check_parts(datareader: Any, dataset: Any, datacollator: Any) -> None:
@@ -77,7 +84,7 @@ def check_parts(datareader: Any, dataset: Any, datacollator: Any) -> None:
 def make_options(
     datareader: DataReader[Any], dataset: Dataset[Any], *, num_epoch: Any, max_queue_size: Any, shuffle: Any,
     random_seed: Any, num_workers: Any, workers: Any, shuffle_window: Any, memory_budget: Any, drop_last: Any,
-    prefetch_factor: Any, timeout: Any, audit: Any,
+    prefetch_factor: Any, timeout: Any, audit: Any, limit: Any,
 ) -> Options:  # fmt: skip
     """Return the checked options.
 
@@ -105,6 +112,7 @@ def make_options(
         batch_size=batch_size,
         rowwise=bool(dataset.rowwise),
         audit=flag(audit, "audit"),
+        limit=None if limit is None else whole(limit, "limit", at_least=1),
     )
 
 

@@ -33,7 +33,6 @@ class Pass:
         scheduler: Its tasks.
         first_epoch: 0-based epoch that it begins with.
         finalize: Turns a worker's batch into what the training loop gets; may be set anew for a newer iterator.
-        n_rows: Rows of an epoch over all ranks; None where unknown before reading.
         stats: Counts what is delivered.
         nothing: What to warn of if the pass ends without a batch.
         begins: Where in its first epoch it begins.
@@ -43,9 +42,8 @@ class Pass:
     """
 
     def __init__(
-        self, engine: Engine, scheduler: Scheduler, finalize: Callable[[Any], Any], n_rows: int | None,
-        stats: Stats, nothing: str, begins: Position, again: int, place: Place,
-        ledger: Ledger,
+        self, engine: Engine, scheduler: Scheduler, finalize: Callable[[Any], Any], stats: Stats, nothing: str,
+        begins: Position, again: int, place: Place, ledger: Ledger,
     ) -> None:  # fmt: skip
         self.epoch = begins.epoch
         """0-based epoch of the batch delivered last."""
@@ -53,6 +51,8 @@ class Pass:
         """Batches of that epoch delivered, those of an earlier process included."""
         self.began = begins.began
         """Epoch at which the pass began, in an earlier process perhaps."""
+        self.begins = begins
+        """Where in its first epoch the pass began in this process."""
         self.place = place
         """The rank that it delivers to."""
         self.finished = False
@@ -66,8 +66,6 @@ class Pass:
         self.number = engine.begin(scheduler)
         self.finalize = finalize
         self._engine, self._stats = engine, stats
-        self._planned_rows = None if n_rows is None else place.steps(n_rows)
-        self._padded = 0 if n_rows is None else place.padded(n_rows)
         self._nothing, self._pid = nothing, os.getpid()
         self._replay: list[Any] = []
         self._run: Run | None = None
@@ -148,14 +146,14 @@ class Pass:
         tally = self._tally
         if tally is None or tally.plan.epoch != task.epoch:
             tally = self._tally = self._ledger.begin(task.epoch, self.place, self._epoch_rows - n_rows)
-            if self._planned_rows is not None:
-                self._stats.rows_planned += self._planned_rows - tally.before
+            if tally.total is not None:
+                self._stats.rows_planned += tally.total - tally.before
         self.epoch, self.batches = task.epoch, task.first_batch + self._in_run
         self._stats.epoch = task.epoch + 1
         self._stats.rows_delivered += n_rows
         self._stats.batches_delivered += 1
         self.at_epoch_end = task.last and self._in_run == len(task.batch_rows)
-        repeated = self._padded if self._epoch_rows == self._planned_rows else 0
+        repeated = tally.plan.padded if self._epoch_rows == tally.total else 0
         self._stats.rows_padded += repeated
         tally.delivered += n_rows
         tally.padded += repeated
@@ -190,7 +188,7 @@ class Pass:
 
     def _end_epoch(self, task: RunTask, tally: Tally) -> None:
         self._stats.rows_dropped += task.dropped_rows
-        if self._planned_rows is None:
+        if tally.total is None:
             self._stats.rows_planned += task.epoch_rows - tally.before
         tally.end(planned=task.epoch_rows, dropped=task.dropped_rows)
         self._stats.epochs_completed += 1

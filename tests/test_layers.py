@@ -28,6 +28,7 @@ WIRING = {
     "ledger",
     "audit",
     "receipt",
+    "take",
     "oneline",
     "options",
     "budget",
@@ -36,7 +37,9 @@ WIRING = {
     "preview",
     "ranks",
     "resume",
+    "shuffling",
     "state",
+    "views",
 }  # what alone knows several stages
 UPPER = {"cli", "compat", "adapters", "testing"}
 MAY_IMPORT = dict.fromkeys(SHARED, SHARED) | {stage: SHARED | {stage} for stage in STAGES}
@@ -47,7 +50,8 @@ HOMES = {
     "deltalake": {"delta", "cli"},
     "obstore": {"delta"},
     "boto3": {"delta"},
-    "pyarrow": {"delta", "plan", "read", "encode", "collate", "engine", "values", "arrays", "columns", "stages"},
+    "pyarrow": {"delta", "plan", "read", "encode", "collate", "engine", "values", "arrays", "columns", "stages", "cli"},
+    "matplotlib": {"shuffling"},
     "torch": {"compat"},  # and any module named torch.py
     "tensorflow": {"compat"},
     "multiprocessing": {"engine"},

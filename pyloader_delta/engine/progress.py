@@ -8,6 +8,7 @@ from itertools import accumulate
 from pyloader_delta.engine.kinds import FileTypes, Kinds
 from pyloader_delta.engine.tasks import ReadTask, Segment
 from pyloader_delta.errors import IncompleteEpochError
+from pyloader_delta.permute import row_key
 from pyloader_delta.values import EpochLike, same_row_group
 
 
@@ -85,6 +86,14 @@ class Progress:
         return self.ready == len(self.plan.windows)
 
     @property
+    def total(self) -> int | None:
+        """Rows of the epoch that are delivered or dropped; None where that is not known yet."""
+        total, most = self.rows_there if self.all_read else self.planned_rows, self.plan.max_rows
+        if most is None or (total is None and self.rows_there < most):
+            return total
+        return most if total is None else min(total, most)
+
+    @property
     def rows_there(self) -> int:
         """Rows of the windows that are read without a gap."""
         return self.starts[-1]
@@ -121,7 +130,7 @@ class Progress:
         assert self._known_starts is not None
         self._unmixed[window] = number
         start, stop = self._known_starts[window : window + 2]
-        return stop - start, ("rows", self.plan.row_seed or 0, self.plan.epoch, start)
+        return stop - start, row_key(self.plan.row_seed or 0, self.plan.epoch, start)
 
     def mixed(self, window: int, number: int) -> None:
         """Note that a window is mixed; nothing if it has been read again since the task was given."""
@@ -242,7 +251,7 @@ class Progress:
             if end > row:
                 reads = tuple(number for _, number in sorted(self._reads[window]))
                 seed = self.plan.row_seed
-                key = None if seed is None else ("rows", seed, self.plan.epoch, start)
+                key = None if seed is None else row_key(seed, self.plan.epoch, start)
                 place = row - start, min(end, stop) - start
                 segments.append(Segment(window, end - start, *place, key, reads, self._columns[window]))
                 self._users[window] += 1

@@ -194,8 +194,7 @@ class Scheduler:
             return None
         size = self._batch_size
         there = progress.rows_there - progress.next_row
-        final = progress.all_read
-        total = progress.rows_there if final else progress.planned_rows
+        total = progress.total
         if not self._may_run():
             return None
         if total is None and progress.failure is None:  # more must be there than is taken: is a batch the last?

@@ -52,6 +52,8 @@ class EpochPlan:
     """Number of that batch's first row in the epoch."""
     first_window: int = 0
     """The first window to read."""
+    max_rows: int | None = None
+    """The epoch ends after so many of its rows; None: with the last."""
 
     @property
     def n_rows(self) -> int | None:
