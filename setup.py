@@ -10,6 +10,7 @@ _TORCH = ["torch>=2.4"]
 _TENSORFLOW = ['tensorflow>=2.16; python_version < "3.14"']
 _IMAGES = ["pillow>=10", "simplejpeg>=1.7"]
 _PROGRESS = ["tqdm>=4.60"]
+_PLOT = ["matplotlib>=3.7"]
 _CLI = ["click>=8.1", "rich>=13"]
 
 setup(
@@ -30,8 +31,9 @@ setup(
         "images": _IMAGES,
         "cli": _CLI,
         "progress": _PROGRESS,
+        "plot": _PLOT,
         "metrics": ["prometheus_client>=0.19"],
-        "all": [*_TORCH, *_TENSORFLOW, *_IMAGES, *_PROGRESS, *_CLI],
+        "all": [*_TORCH, *_TENSORFLOW, *_IMAGES, *_PROGRESS, *_PLOT, *_CLI],
         "dev": ["pytest>=8.4", "hypothesis>=6.100", "psutil>=5.9", "nbclient>=0.10", "ipykernel>=6.29", "ruff", "mypy"],
     },
     entry_points={"console_scripts": ["pyloader-delta = pyloader_delta.cli:main"]},

@@ -16,6 +16,7 @@ from pyloader_delta.outputs import Outputs, outputs_of
 from pyloader_delta.plan.ranks import Uneven
 from pyloader_delta.preview import Preview, first_batches
 from pyloader_delta.read.delta import DeltaDataReader
+from pyloader_delta.shuffling.preview import ShufflePreview, preview_shuffle
 from pyloader_delta.receipt import Receipt
 from pyloader_delta.stages import Stages
 from pyloader_delta.values import Chunk
@@ -128,6 +129,22 @@ class Facade:
         """
         sizes = [whole(n, "n", at_least=1)]
         return Preview(*next(iter(first_batches(self._stages(), self._units, sizes)), (None, 0)))
+    def preview_shuffle(self, label: str | None = None, *, epoch: int = 0, batches: int = 64) -> ShufflePreview:
+        """Return how an epoch's batches mix the table, before any training; `print` it, or `.save("shuffle.png")`.
+
+        By the plan alone: nothing is read but a label column, and that only where the batches looked at have rows.
+
+        Args:
+            label: A column of the table, to compare the batches' mixes of it.
+            epoch: Which epoch, from 0.
+            batches: How many batches to look at, spread over the epoch, >= 1.
+
+        Raises:
+            ConfigError: Lengths are unknown, there are no rows, or the label is no such column.
+        """
+        this: Any = self
+        return preview_shuffle(this, label, epoch=epoch, batches=batches)
+
 
     def receipt(self) -> Receipt:
         """Return what came of the rows of the epoch of the batch delivered last; print it, or `to_dict()` it.

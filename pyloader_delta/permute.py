@@ -62,6 +62,17 @@ def permuted(
     return found
 
 
+def row_key(seed: int, epoch: int, first_row: int) -> tuple[int | str, ...]:
+    """Return the key by which the rows of a window are mixed.
+
+    Args:
+        seed: Of the mixing of rows.
+        epoch: 0-based.
+        first_row: Number in the epoch of the window's first row.
+    """
+    return "rows", seed, epoch, first_row
+
+
 def _round_keys(key: tuple[int | str, ...], bits: int) -> Words:
     digest = hashlib.blake2b(repr((NAME, *key)).encode(), digest_size=8 * _ROUNDS).digest()
     return np.frombuffer(digest, dtype="<u8").astype(f"u{bits // 8}")
