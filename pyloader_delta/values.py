@@ -186,6 +186,18 @@ class Group:
     """Where each batch's part of an array begins and ends, first axis, for arrays that are not cut by rows: by id."""
 
 
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What is left of a mixed window of which an earlier process, or another rank, delivered some places."""
+
+    key: tuple[int | str, ...]
+    """Key of the window's mixing."""
+    start: int
+    """First place of the mixed window that is left."""
+    stop: int
+    """One past the last."""
+
+
 class EpochLike(Protocol):
     """The chunks of one epoch in order of delivery, as the plan states them and the engine carries them out."""
 
@@ -206,7 +218,15 @@ class EpochLike(Protocol):
     @property
     def first_window(self) -> int: ...
     @property
+    def first_window_row(self) -> int | None: ...
+    @property
     def max_rows(self) -> int | None: ...
+    @property
+    def origin(self) -> int: ...
+    @property
+    def rests(self) -> Mapping[int, Rest]: ...
+    @property
+    def group(self) -> int | None: ...
 
 
 def same_row_group(chunk: Chunk, other: Chunk) -> bool:

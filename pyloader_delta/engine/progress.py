@@ -7,17 +7,21 @@ from itertools import accumulate
 
 from pyloader_delta.engine.kinds import FileTypes, Kinds
 from pyloader_delta.engine.tasks import ReadTask, Segment
-from pyloader_delta.errors import IncompleteEpochError
+from pyloader_delta.errors import IncompleteEpochError, LoaderError, ReadError, StageError, WorkerDied
 from pyloader_delta.permute import row_key
-from pyloader_delta.values import EpochLike, same_row_group
+from pyloader_delta.values import Chunk, EpochLike, same_row_group
+
+Lost = dict[tuple[int, int], BaseException]
+"""(epoch, position) → error of each chunk that cannot be read and is skipped."""
+_STAND_INS = 8  # chunks after one that cannot be read whose rows may stand in its place
 
 
 class Progress:
     """The state of one epoch. Told of reads and runs by the scheduler; asks nobody."""
 
-    def __init__(self, plan: EpochLike, base: int, kinds: Kinds) -> None:
+    def __init__(self, plan: EpochLike, base: int, kinds: Kinds, lost: Lost | None = None) -> None:
         self.plan = plan
-        self._kinds = kinds
+        self._kinds, self._lost = kinds, lost
         self._types: dict[int, FileTypes] = {}  # first position of a read → its files' types
         self._columns: list[tuple[str, ...]] = []  # of each ready window
         self.base = base
@@ -64,17 +68,20 @@ class Progress:
         self.next_row, self.next_batch = self.plan.first_row, self.plan.first_batch
         if not window:
             return
-        assert self._known_starts is not None
         self.next_read = self.plan.windows[window].start
         self.ready = self.freed = window
-        self.starts = self._known_starts[: window + 1]
+        first = self.plan.first_window_row or 0  # known, where lengths are not
+        self.starts = self._known_starts[: window + 1] if self._known_starts else [*[0] * window, first]
         self._units = [self.starts[-1]]
         self._columns = [()] * window
 
     def _plan_starts(self) -> list[int] | None:
         if self.planned_rows is None:
             return None
-        return [0, *(self._row_starts[window.stop] for window in self.plan.windows)]
+        sizes = [self._row_starts[window.stop] - self._row_starts[window.start] for window in self.plan.windows]
+        for number, rest in self.plan.rests.items():
+            sizes[number] = rest.stop - rest.start
+        return list(accumulate(sizes, initial=0))
 
     def window_of(self, position: int) -> int:
         """Return the window of a chunk."""
@@ -129,8 +136,17 @@ class Progress:
         """Note that a task mixes a window; return its rows and the key of their permutation."""
         assert self._known_starts is not None
         self._unmixed[window] = number
-        start, stop = self._known_starts[window : window + 2]
-        return stop - start, row_key(self.plan.row_seed or 0, self.plan.epoch, start)
+        return self._held(window), self._key(window, self._known_starts[window])
+
+    def _held(self, window: int) -> int:
+        """Return the rows that a window has by the plan, those that are not delivered of it included."""
+        span = self.plan.windows[window]
+        return self._row_starts[span.stop] - self._row_starts[span.start]
+
+    def _key(self, window: int, start: int) -> tuple[int | str, ...]:
+        """Return the key by which a window is mixed, of which the first row delivered has a number in the epoch."""
+        rest = self.plan.rests.get(window)
+        return row_key(self.plan.row_seed or 0, self.plan.epoch, self.plan.origin + start) if rest is None else rest.key
 
     def mixed(self, window: int, number: int) -> None:
         """Note that a window is mixed; nothing if it has been read again since the task was given."""
@@ -154,8 +170,8 @@ class Progress:
         if self._known_starts is None or self.plan.row_seed is None:
             return None, 0
         window = self._window_of[positions.start]
-        first = self._row_starts[positions.start] - self._known_starts[window]
-        return self._known_starts[window + 1] - self._known_starts[window], first
+        first = self._row_starts[positions.start] - self._row_starts[self.plan.windows[window].start]
+        return self._held(window), first
 
     def _get_ready(self) -> None:
         while not self.all_read and self._unread[self.ready] == 0 and self.ready not in self._unmixed:
@@ -168,7 +184,9 @@ class Progress:
                     self.read_failed(self.ready, error)
                     return
             self._columns.append(self._kinds.columns)
-            self.starts.append(self.starts[-1] + sum(self._rows[p] or 0 for p in window))
+            rest = self.plan.rests.get(self.ready)
+            n_rows = rest.stop - rest.start if rest is not None else sum(self._rows[p] or 0 for p in window)
+            self.starts.append(self.starts[-1] + n_rows)
             self.ready += 1
             self._end_unit(window)
 
@@ -236,6 +254,32 @@ class Progress:
             n, row = n + 1, row + size
         return n, row < stop
 
+    def lose(self, positions: range, error: BaseException) -> bool:
+        """Have chunks that could not be read, read again one by one, and other rows in the place of one that cannot.
+
+        Return False where that has failed already, or the error is of a kind that tells of more than a chunk.
+        """
+        if self._lost is None or not _of_a_chunk(error):
+            return False
+        place = self.plan.epoch, positions.start
+        if place in self._lost:
+            error.__cause__ = self._lost.pop(place)
+            return False
+        if len(positions) == 1:
+            self._lost[place] = error
+        self.redo = sorted([*self.redo, *(range(p, p + 1) for p in positions)], key=lambda r: r.start)
+        return True
+
+    def instead(self, positions: range) -> tuple[Chunk, ...] | None:
+        """Return the chunks that may stand in the place of a lost one; None where nothing is lost."""
+        position, n = positions.start, self.n_chunks
+        if self._lost is None or (self.plan.epoch, position) not in self._lost:
+            return None
+        if self.plan.chunks[position].n_rows is None:
+            return ()
+        after = (self.plan.chunks[(position + i) % n] for i in range(1, min(n, _STAND_INS + 1)))
+        return tuple(chunk for chunk in after if chunk.n_rows)
+
     def read_failed(self, window: int, error: BaseException) -> None:
         """Note that a window cannot be read; the first one counts, as it is delivered first."""
         if self.failure is None or window < self.failure[0]:
@@ -250,10 +294,11 @@ class Progress:
             start, end = self.starts[window], self.starts[window + 1]
             if end > row:
                 reads = tuple(number for _, number in sorted(self._reads[window]))
-                seed = self.plan.row_seed
-                key = None if seed is None else row_key(seed, self.plan.epoch, start)
-                place = row - start, min(end, stop) - start
-                segments.append(Segment(window, end - start, *place, key, reads, self._columns[window]))
+                key = None if self.plan.row_seed is None else self._key(window, start)
+                rest = self.plan.rests.get(window)
+                held, skipped = (end - start, 0) if rest is None else (self._held(window), rest.start)
+                place = row - start + skipped, min(end, stop) - start + skipped
+                segments.append(Segment(window, held, *place, key, reads, self._columns[window]))
                 self._users[window] += 1
                 row = min(end, stop)
             window += 1
@@ -292,3 +337,8 @@ class Progress:
             return min(max(bisect_right(self.starts, row) - 1, 0), n_windows - 1)
         mean = max(self.rows_there / self.ready, 1.0)
         return min(self.ready + int((row - self.rows_there) / mean), n_windows - 1)
+
+
+def _of_a_chunk(error: BaseException) -> bool:
+    ours = not isinstance(error, LoaderError) or isinstance(error, (ReadError, StageError, WorkerDied))
+    return ours and isinstance(error, Exception)

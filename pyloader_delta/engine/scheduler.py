@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from pyloader_delta.engine.kinds import FileTypes, Kinds
-from pyloader_delta.engine.progress import Progress
+from pyloader_delta.engine.progress import Lost, Progress
 from pyloader_delta.engine.space import Cursors, Store, whole
 from pyloader_delta.engine.tasks import Limits, MixTask, ReadTask, RunTask, Task
 from pyloader_delta.errors import BudgetError, IncompleteEpochError
@@ -29,11 +29,12 @@ class Scheduler:
         group: Batches that are encoded together; runs consist of whole groups.
         strict_types: Whether a type that changes between files is an error.
         missing_as_none: Whether a column that a file lacks is None there; otherwise it is an error.
+        lost: Where chunks that cannot be read are entered, and others stand in for them; None: they are errors.
     """
 
     def __init__(
         self, epochs: Iterator[EpochLike], limits: Limits, *, batch_size: int, drop_last: bool = False, group: int = 1,
-        strict_types: bool = False, missing_as_none: bool = False,
+        strict_types: bool = False, missing_as_none: bool = False, lost: Lost | None = None,
     ) -> None:  # fmt: skip
         self.limits = limits
         self.failure: tuple[int, BaseException] | None = None
@@ -43,7 +44,7 @@ class Scheduler:
         self.delivered_runs = 0
         self._epochs, self._exhausted = epochs, False
         self._batch_size, self._drop_last, self._group = batch_size, drop_last, group
-        self._strict_types, self._missing_as_none = strict_types, missing_as_none
+        self._strict_types, self._missing_as_none, self._lost = strict_types, missing_as_none, lost
         self._reading: deque[Progress] = deque()  # epochs in progress; runs are made in the first
         self._chunks_planned = 0
         self._by_epoch: dict[int, Progress] = {}
@@ -93,8 +94,9 @@ class Scheduler:
     def read_failed(self, worker: int, task: ReadTask | MixTask, error: BaseException) -> None:
         """Note that a chunk cannot be read; the error is delivered in the place of the first batch that needs it."""
         self._land(worker, task)
-        if task.epoch in self._by_epoch:
-            self._by_epoch[task.epoch].read_failed(task.window, error)
+        progress = self._by_epoch.get(task.epoch)
+        if progress is not None and not (isinstance(task, ReadTask) and progress.lose(task.positions, error)):
+            progress.read_failed(task.window, error)
 
     def run_done(self, worker: int, task: RunTask, size_bytes: int, seconds: float) -> None:
         """Note that a run is ready for delivery: bytes of its batches, time that user code took."""
@@ -221,7 +223,7 @@ class Scheduler:
         dropped = (total or 0) - progress.next_row if last else 0
         task = RunTask(
             self._next_run, progress.plan.epoch, first_batch, batch_rows, groups, segments, last,
-            (total or 0) if last else 0, dropped, first_row,
+            (total or 0) if last else 0, dropped, first_row, progress.plan.origin,
         )  # fmt: skip
         self._undelivered[task.number] = (task, None)
         self._next_run += 1
@@ -309,7 +311,7 @@ class Scheduler:
         chunks = progress.plan.chunks[positions.start : positions.stop]
         size = self._store.estimate(chunks)
         window = progress.window_of(positions.start)
-        place = progress.place_of(positions)
+        place = *progress.place_of(positions), progress.instead(positions)
         task = ReadTask(self._next_task, progress.plan.epoch, window, positions, chunks, size, *place)
         self._next_task += 1
         self._store.reserve(size)
@@ -371,7 +373,7 @@ class Scheduler:
             self._exhausted = True
             return
         kinds = Kinds(strict=self._strict_types, missing_as_none=self._missing_as_none)
-        progress = Progress(plan, self._chunks_planned, kinds)
+        progress = Progress(plan, self._chunks_planned, kinds, self._lost)
         self._chunks_planned += progress.n_chunks
         self._reading.append(progress)
         self._by_epoch[plan.epoch] = progress

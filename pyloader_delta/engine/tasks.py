@@ -51,6 +51,9 @@ class ReadTask:
     """Rows of the whole window, where its rows are mixed and their number is known before reading."""
     first_row: int = 0
     """Number in the window of the task's first row, where `window_rows` is known."""
+    instead: tuple[Chunk, ...] | None = None
+    """Where the one chunk of the task cannot be read and is skipped: chunks whose rows may stand in its place, the
+    first that can be read; none where its length is not known, so that it has no rows then."""
 
     def __str__(self) -> str:
         more = f" and {len(self.chunks) - 1} more" if len(self.chunks) > 1 else ""
@@ -113,6 +116,10 @@ class RunTask:
     """With `last`: rows left over by `drop_last`. 0 otherwise."""
     first_row: int
     """Number in the epoch of the run's first row."""
+    origin: int = 0
+    """Added to numbers of batches, it makes them distinct over all ranks and restarts: chance is keyed so."""
+    careful: bool = False
+    """Whether workers have died of it, and rows that end a worker are to be skipped."""
 
     @property
     def n_rows(self) -> int:

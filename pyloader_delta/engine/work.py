@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import cycle, groupby
 from operator import itemgetter
 from typing import Any, Protocol
 
@@ -25,7 +25,7 @@ from pyloader_delta.engine.region import Layout, Scratch, learn, place
 from pyloader_delta.engine.tasks import ReadTask, RunTask, Segment
 from pyloader_delta.engine.tree import take_apart
 from pyloader_delta.engine.window import WindowBlocks
-from pyloader_delta.errors import IncompleteEpochError
+from pyloader_delta.errors import IncompleteEpochError, ReadError
 from pyloader_delta.values import Chunk, Columns, Group
 
 
@@ -35,6 +35,11 @@ class StagesLike(Protocol):
     @property
     def numbered(self) -> bool:
         """Whether each row is to be followed by its number in its file."""
+
+    careful: bool
+    """Whether what may end the process is to be tried in a child first; only where rows may be skipped."""
+    skipped: list[tuple[int, str]]
+    """(row, error) of the rows that the last `batches` has skipped."""
 
     @property
     def passes_numbers(self) -> bool:
@@ -104,11 +109,12 @@ class Workshop:
         rows = []
         typed = []
         for position, chunk in zip(task.positions, task.chunks, strict=True):
-            batches = self._stages.read(chunk)
+            batches = self._stages.read(chunk) if task.instead is None else self._stood_in(task.instead, chunk)
             rows.append(sum(batch.num_rows for batch in batches))
             typed += [(chunk.path, batch) for batch in batches if batch.num_rows]
             if self._stages.numbered:
-                batches = numbered(batches, position, self._stages.row_numbers(chunk, rows[-1]))
+                codes = self._stages.row_numbers(chunk, rows[-1])
+                batches = numbered(batches, position, codes, filler=task.instead is not None)
             found += [_named(batch, chunk) for batch in batches if batch.num_rows]
         types = file_types(typed)
         if region is None or rows != [chunk.n_rows for chunk in task.chunks]:
@@ -118,6 +124,19 @@ class Workshop:
         left, placed = place(found, layout, arrays, task.first_row)
         size = sum(dtype.itemsize for name, dtype in layout.numbers if name in placed) * sum(rows)
         return Blocks(_compacted(left), rows, types, placed, placed_bytes=size)
+
+    def _stood_in(self, candidates: Sequence[Chunk], chunk: Chunk) -> list[pa.RecordBatch]:
+        """Return as many rows of another chunk as a chunk has that cannot be read."""
+        for other in candidates:
+            try:
+                found = [batch for batch in self._stages.read(other) if batch.num_rows]
+            except Exception:
+                continue
+            if found:
+                return repeated(found, chunk.n_rows or 0)
+        if candidates:
+            raise ReadError(f"{chunk} cannot be read, nor can the {len(candidates)} chunks after it, so none stands in")
+        return []
 
     def run(
         self, task: RunTask, windows: Sequence[WindowBlocks], tray: Tray, leases: Sequence[Lease | None] | None = None
@@ -134,9 +153,11 @@ class Workshop:
         columns: Columns | None = None
         batch: Any = None
         numbers: list[NDArray[np.int64]] = []
+        skipped: list[tuple[int, str]] = []
         made = 0
         try:
             pieces = _pieces(task, windows, leases or [None] * len(windows))
+            self._stages.careful = task.careful
             for piece in pieces:
                 into = (tray, len(pieces) == 1) if self._stages.passes_numbers else None
                 columns = gather(
@@ -154,10 +175,13 @@ class Workshop:
                 if self._stages.numbered:
                     columns, codes = taken_off(columns)
                     numbers.append(codes)
-                first = task.first_batch + piece.first
+                first = task.origin + task.first_batch + piece.first
                 for batch in self._stages.batches(columns, task.epoch, first, piece.batch_rows, piece.groups):
                     parts.append(_part(batch))
                     made += len(batch.rows) if isinstance(batch, Group) else 1
+                if self._stages.skipped:
+                    before = sum(map(len, numbers[:-1]))
+                    skipped += [(before + row, text) for row, text in self._stages.skipped]
         except BaseException as error:
             add_place(error, task, windows, made)
             problem = error
@@ -166,7 +190,7 @@ class Workshop:
         columns = batch = None
         packed = tray.leave(packed)
         if numbers:
-            packed = replace(packed, notes=Notes(np.concatenate(numbers)))
+            packed = replace(packed, notes=Notes(np.concatenate(numbers), tuple(skipped)))
         return Made(packed, time.perf_counter() - started, problem)
 
     def close(self) -> None:
@@ -184,6 +208,17 @@ class Workshop:
         if not self._opened:
             self._stages.open()
             self._opened = True
+
+
+def repeated(batches: Sequence[pa.RecordBatch], n_rows: int) -> list[pa.RecordBatch]:
+    """Return so many rows, the same ones again where there are fewer."""
+    found: list[pa.RecordBatch] = []
+    for batch in cycle(batches):
+        found.append(batch.slice(0, n_rows))
+        n_rows -= found[-1].num_rows
+        if not n_rows:
+            break
+    return found
 
 
 def _named(batch: pa.RecordBatch, chunk: Chunk) -> pa.RecordBatch:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from pyloader_delta.permute import permuted
 from pyloader_delta.plan.mixture import lanes, size_of, spread, together
-from pyloader_delta.plan.ranks import Place, share
-from pyloader_delta.values import Chunk, WindowSize
+from pyloader_delta.plan.ranks import Piece, Place, Remnant, rows_in, share
+from pyloader_delta.values import Chunk, Rest, WindowSize
 
 WHOLE_OF_WINDOW, PART_OF_WINDOW = 8, 16
 """A row group above an eighth of the window is read in chunks of a sixteenth of it. Part of the order."""
@@ -30,6 +30,8 @@ class Order:
     """Seed of that mixing."""
     window: WindowSize
     """Size of a window; used only where rows are mixed."""
+    full: bool = False
+    """Whether the chunks are buckets of a full shuffle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +54,37 @@ class EpochPlan:
     """Number of that batch's first row in the epoch."""
     first_window: int = 0
     """The first window to read."""
+    first_window_row: int | None = None
+    """Number of its first row, where lengths are unknown and a state tells it."""
     max_rows: int | None = None
     """The epoch ends after so many of its rows; None: with the last."""
+    origin: int = 0
+    """Added to numbers of rows and batches, it makes them distinct over all ranks and restarts: chance is keyed so."""
+    rests: Mapping[int, Rest] = field(default_factory=dict)
+    """Windows of which only some places are left, by their numbers."""
+    group: int | None = None
+    """Batches that may be encoded together; None: as many as the pass says."""
+    left_out: int = 0
+    """Rows that no rank delivers."""
+    files: Mapping[str, int] | None = None
+    """Rows by file, where the chunks are no files' own."""
 
     @property
     def n_rows(self) -> int | None:
         """Rows of the epoch; None where a chunk's length is unknown before reading."""
-        return total_rows(self.chunks)
+        n_rows = total_rows(self.chunks)
+        if n_rows is None:
+            return None
+        return n_rows - sum((self._held(n) or 0) - (rest.stop - rest.start) for n, rest in self.rests.items())
+
+    def rows_of(self, window: int) -> int | None:
+        """Return how many rows of a window are delivered; None where unknown before reading."""
+        rest = self.rests.get(window)
+        return self._held(window) if rest is None else rest.stop - rest.start
+
+    def _held(self, window: int) -> int | None:
+        span = self.windows[window]
+        return total_rows(self.chunks[span.start : span.stop])
 
 
 def total_rows(chunks: Iterable[Chunk]) -> int | None:
@@ -98,21 +124,66 @@ def plan_epoch(
     place: Place = Place(),  # noqa: B008  # a frozen value
 ) -> EpochPlan:
     """Return the plan of one epoch, 0-based, over the units of `split`, for one rank."""
-    repeated = None
-    if order.shuffle_chunks:
-        units = [units[i] for i in _unit_order(units, order, epoch)]
+    return plan_share(ordered(units, order, epoch), order, epoch, place)
+
+
+def ordered(units: Sequence[Sequence[Chunk]], order: Order, epoch: int) -> Sequence[Sequence[Chunk]]:
+    """Return the units in the epoch's order, which ranks share."""
+    return [units[i] for i in _unit_order(units, order, epoch)] if order.shuffle_chunks else units
+
+
+def plan_share(pieces: Sequence[Piece], order: Order, epoch: int, place: Place, origin: int = 0) -> EpochPlan:
+    """Return a rank's plan of what is left of an epoch.
+
+    Args:
+        pieces: What is left, in order.
+        order: The order's seeds and windows.
+        epoch: 0-based.
+        place: The rank.
+        origin: Numbers below it were used for rows of the epoch by earlier processes.
+    """
+    repeated, left_out = None, 0
     if place.world_size > 1:
-        units, repeated = share(units, place)
-    if order.shuffle_rows and order.window.unit != "chunk":
-        chunks = _interleaved(units, lanes(units, order.window))
-    else:
-        chunks = [chunk for unit in units for chunk in unit]
-    windows = _windows(chunks, order)
+        n_rows = sum(map(rows_in, pieces))
+        pieces, repeated = share(pieces, place)
+        origin, left_out = origin + place.rank * place.steps(n_rows), place.left_out(n_rows)
+    chunks, windows, rests = lay_out(pieces, order)
     if repeated is not None:
         windows.append(range(len(chunks), len(chunks) + 1))
         chunks.append(repeated)
-    row_seed = order.row_seed if order.shuffle_rows else None
-    return EpochPlan(epoch, tuple(chunks), tuple(windows), row_seed, 0 if repeated is None else 1)
+    return EpochPlan(
+        epoch,
+        tuple(chunks),
+        tuple(windows),
+        order.row_seed if order.shuffle_rows else None,
+        0 if repeated is None else 1,
+        origin=origin,
+        rests=rests,
+        left_out=left_out,
+    )
+
+
+def lay_out(pieces: Iterable[Piece], order: Order) -> tuple[list[Chunk], list[range], dict[int, Rest]]:
+    """Return the chunks of a share in order of delivery, its windows, and which of these have only some places left."""
+    chunks: list[Chunk] = []
+    windows: list[range] = []
+    rests: dict[int, Rest] = {}
+    for kind, run in groupby(pieces, key=lambda piece: isinstance(piece, Remnant)):
+        if kind:
+            for piece in run:
+                assert isinstance(piece, Remnant)
+                rests[len(windows)] = piece.rest
+                windows.append(range(len(chunks), len(chunks) + len(piece.chunks)))
+                chunks += piece.chunks
+            continue
+        units = [piece for piece in run if not isinstance(piece, Remnant)]
+        start = len(chunks)
+        if order.shuffle_rows and order.window.unit != "chunk":
+            chunks += _interleaved(units, lanes(units, order.window))
+        else:
+            chunks += [chunk for unit in units for chunk in unit]
+        windows += [range(w.start + start, w.stop + start) for w in _windows(chunks[start:], order)]
+    return chunks, windows, rests
 
 
 def _unit_order(units: Sequence[Sequence[Chunk]], order: Order, epoch: int) -> Iterable[int]:

@@ -23,4 +23,5 @@ def limited(plan: EpochPlan, max_rows: int | None) -> EpochPlan:
         return replace(plan, max_rows=max_rows)
     windows = plan.windows[: bisect_left(window_starts(plan), max_rows)]
     chunks = plan.chunks[: windows[-1].stop]  # a repeated row has a window of its own, the last
-    return replace(plan, chunks=chunks, windows=windows, max_rows=max_rows, padded=0)
+    rests = {number: rest for number, rest in plan.rests.items() if number < len(windows)}
+    return replace(plan, chunks=chunks, windows=windows, rests=rests, max_rows=max_rows, padded=0)

@@ -34,8 +34,7 @@ def resumed(plan: EpochPlan, batch: int, *, batch_size: int, group: int, reread:
 
 def window_starts(plan: EpochPlan) -> list[int]:
     """Return the first row of each window, and the end of the last; lengths are known."""
-    rows = (sum(plan.chunks[p].n_rows or 0 for p in window) for window in plan.windows)
-    return list(accumulate(rows, initial=0))
+    return list(accumulate((plan.rows_of(number) or 0 for number in range(len(plan.windows))), initial=0))
 
 
 def group_start(plan: EpochPlan, batch: int, batch_size: int, group: int) -> int:

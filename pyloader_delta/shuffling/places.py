@@ -59,7 +59,7 @@ def delivered(plan: EpochPlan, rows_of: RowsOf, start: int, stop: int) -> NDArra
             continue
         places = np.arange(low - begin, high - begin)
         if plan.row_seed is not None:
-            key = row_key(plan.row_seed, plan.epoch, begin)
+            key = row_key(plan.row_seed, plan.epoch, plan.origin + begin)
             places = permuted(end - begin, key, low - begin, high - begin)
         found[low - start : high - start] = _at(
             plan.chunks[plan.windows[window].start : plan.windows[window].stop], rows_of, places
