@@ -29,6 +29,7 @@ WIRING = {
     "audit",
     "receipt",
     "take",
+    "skips",
     "oneline",
     "options",
     "budget",
@@ -43,6 +44,7 @@ WIRING = {
 }  # what alone knows several stages
 UPPER = {"cli", "compat", "adapters", "testing"}
 MAY_IMPORT = dict.fromkeys(SHARED, SHARED) | {stage: SHARED | {stage} for stage in STAGES}
+MAY_IMPORT["spill"] = SHARED | {"spill"}
 MAY_IMPORT["read"] = MAY_IMPORT["read"] | {"delta"}  # the Delta reader is a reader
 ROUTE = {1: "plan", 2: "read", 3: "encode", 4: "collate"}
 
@@ -50,13 +52,13 @@ HOMES = {
     "deltalake": {"delta", "cli"},
     "obstore": {"delta"},
     "boto3": {"delta"},
-    "pyarrow": {"delta", "plan", "read", "encode", "collate", "engine", "values", "arrays", "columns", "stages", "cli"},
+    "pyarrow": {"spill", "delta", "plan", "read", "encode", "collate", "engine", "values", "arrays", "columns", "stages", "cli"},
     "matplotlib": {"shuffling"},
     "torch": {"compat"},  # and any module named torch.py
     "tensorflow": {"compat"},
     "multiprocessing": {"engine"},
     "subprocess": {"engine"},
-    "threading": {"engine", "delta"},  # there, to leave a call of a user's filesystem that never ends
+    "threading": {"engine", "delta", "spill"},  # there, to leave a call of a user's filesystem that never ends
     "socket": {"engine"},
 }
 

@@ -11,6 +11,7 @@ from pyloader_delta import __version__
 _COMMANDS = {
     "bench": "How fast a table loads, what bounds it, and how many workers are best.",
     "check": "Compare a table's files with its log.",
+    "convert": "Make a Delta table of images, CSV, JSON lines or Parquet.",
     "inspect": "Say what a table is made of, and what would make it better to train on.",
 }
 

@@ -32,6 +32,8 @@ def command(function: Callable[..., Any]) -> Callable[..., Any]:
             warnings.showwarning = _warn
             try:
                 function(*args, as_json=as_json, **options)
+            except BrokenPipeError:
+                raise  # whoever reads what is printed has had enough: click ends the command
             except (LoaderError, OSError) as error:
                 fail(error, as_json)
 
