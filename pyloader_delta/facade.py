@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pyloader_delta.encode.fields import Features, FieldSpec
 from pyloader_delta.encode.spec import Framework
@@ -13,23 +13,22 @@ from pyloader_delta.ledger import Ledger
 from pyloader_delta.oneline import collator, dealt_out, encoder, outputs
 from pyloader_delta.options import whole
 from pyloader_delta.outputs import Outputs, outputs_of
-from pyloader_delta.plan.ranks import Uneven
 from pyloader_delta.preview import Preview, first_batches
 from pyloader_delta.read.delta import DeltaDataReader
-from pyloader_delta.shuffling.preview import ShufflePreview, preview_shuffle
 from pyloader_delta.receipt import Receipt
+from pyloader_delta.shuffling.preview import ShufflePreview, preview_shuffle
 from pyloader_delta.stages import Stages
 from pyloader_delta.values import Chunk
+from pyloader_delta.views import Views
 
 
-class Facade:
+class Facade(Views):
     """Base of `DataLoader`."""
 
     root_dir: str
     _units: list[list[Chunk]]
     _schema: Outputs | None = None
     _ledger: Ledger
-    _asked_place: tuple[int | None, int | None, Uneven]
 
     @property
     def batch_size(self) -> int:
@@ -54,7 +53,7 @@ class Facade:
         fields: Sequence[str | FieldSpec] | None = None,
         features: Features | None = None,
         features_dtype: Any = None,
-        shuffle: bool = False,
+        shuffle: bool | Literal["full"] = False,
         random_seed: int = 42,
         framework: Framework = "torch",
         **options: Any,
@@ -71,7 +70,7 @@ class Facade:
             features: Columns of numbers that become one row-major matrix (rows, columns), under the name "features"; or
                 name → columns, for several. They are not given apart from it.
             features_dtype: Type of the matrices, such as "float32"; None: their columns' own, which must be one.
-            shuffle: Permute the order of chunks, and mix the rows of each window (`shuffle_window`).
+            shuffle: Permute the order of chunks, and mix the rows of each window (`shuffle_window`); "full": all rows.
             random_seed: Seed of both.
             framework: "torch", "tensorflow" or "numpy".
             options: All others of `DataLoader` and `DeltaDataReader`, by their names.
@@ -83,7 +82,8 @@ class Facade:
         """
         dataset, names = encoder(columns, fields, features, features_dtype, framework)
         for_reader, for_loader = dealt_out(options, cls.__init__)
-        reader: Any = DeltaDataReader(batch_size, shuffle, random_seed, columns=names, **for_reader)
+        mixed = True if isinstance(shuffle, str) else shuffle
+        reader: Any = DeltaDataReader(batch_size, mixed, random_seed, columns=names, **for_reader)
         make: Any = cls
         loader: Self = make(
             reader, dataset, collator(framework), uri, shuffle=shuffle, random_seed=random_seed, **for_loader
@@ -129,6 +129,7 @@ class Facade:
         """
         sizes = [whole(n, "n", at_least=1)]
         return Preview(*next(iter(first_batches(self._stages(), self._units, sizes)), (None, 0)))
+
     def preview_shuffle(self, label: str | None = None, *, epoch: int = 0, batches: int = 64) -> ShufflePreview:
         """Return how an epoch's batches mix the table, before any training; `print` it, or `.save("shuffle.png")`.
 
@@ -145,7 +146,6 @@ class Facade:
         this: Any = self
         return preview_shuffle(this, label, epoch=epoch, batches=batches)
 
-
     def receipt(self) -> Receipt:
         """Return what came of the rows of the epoch of the batch delivered last; print it, or `to_dict()` it.
 
@@ -157,26 +157,3 @@ class Facade:
             ConfigError: No batch was delivered yet.
         """
         return self._ledger.receipt()
-
-    def to_tf(self, label: Any = None, weight: Any = None, signature: Any = None) -> Any:
-        """Return the batches as a tf.data.Dataset; one iteration of it is one `iter()` of the loader.
-
-        Its cardinality is `len(loader)` where that is known. An error of the loader ends it as an error of
-        TensorFlow's, with the loader's own text. `get_epoch()` and `stats()` count what TensorFlow was handed, which
-        is up to about 1 MiB and two batches ahead of what it gave.
-
-        Args:
-            label: Name of the output that is y, or names of several; x is all others, or the one other alone. None:
-                batches as they are.
-            weight: Name of the output that holds each row's weight: (x, y, weight).
-            signature: tf.TypeSpecs of what the dataset gives, nested alike. None: found from `schema`.
-
-        Raises:
-            ConfigError: There is no such output, or one that TensorFlow cannot hold; or `uneven` is "mask".
-        """
-        if self._asked_place[2] == "mask":
-            raise ConfigError("to_tf() cannot give the '_valid' of uneven='mask': take uneven='pad' or 'drop'")
-        from pyloader_delta.adapters.tensorflow import to_tf
-
-        this: Any = self
-        return to_tf(this, label, weight, signature)

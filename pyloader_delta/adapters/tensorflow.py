@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pyloader_delta.adapters.arrange import Arrange, plain
 from pyloader_delta.adapters.slabs import aligned_array, slabs
 from pyloader_delta.collate.rows import Kinds, finished
 from pyloader_delta.collate.tensorflow import TFDataCollator, _ragged
@@ -31,13 +32,13 @@ def to_tf(loader: DataLoader[Any], label: Any, weight: Any, signature: Any) -> A
     """Return a tf.data.Dataset of the loader's batches; see `DataLoader.to_tf`."""
     import tensorflow as tf
 
-    arrange = _Arrange(label, weight)
+    arrange = Arrange("to_tf", label, weight)
     checked = signature is None
     if checked:
         schema = loader.schema
         if any(output.dtype is None or output.shape is None for output in schema.values()):
             schema = loader.learned_schema()
-        signature = arrange(map_leaves(_spec, _named(schema.tree)))
+        signature = arrange(map_leaves(_spec, plain(schema.tree)))
     feed = _Feed(loader, arrange, signature if checked else None)
 
     def batches(number: Any) -> Any:
@@ -60,38 +61,10 @@ def to_tf(loader: DataLoader[Any], label: Any, weight: Any, signature: Any) -> A
     return dataset
 
 
-class _Arrange:
-    """Turns a batch into what Keras takes: x, (x, y) or (x, y, weight)."""
-
-    def __init__(self, label: Any, weight: Any) -> None:
-        if weight is not None and label is None:
-            raise ConfigError("to_tf: weight is of use only beside label: Keras takes (x, y, weight)")
-        if weight is not None and not isinstance(weight, str):
-            raise ConfigError(f"to_tf: weight must be the name of an output, got {weight!r}")
-        self._labels = [label] if isinstance(label, str) else None if label is None else list(label)
-        self._one, self._weight = isinstance(label, str), weight
-
-    def __call__(self, batch: Any) -> Any:
-        if self._labels is None:
-            return batch
-        if not isinstance(batch, dict):
-            raise ConfigError(f"to_tf: label names an entry of a batch, but batches are a {type(batch).__name__}")
-        names = [*self._labels, *([] if self._weight is None else [self._weight])]
-        for name in names:
-            if name not in batch:
-                raise ConfigError(f"to_tf: there is no output {name!r}; there are {', '.join(map(repr, batch))}")
-        x = {name: value for name, value in batch.items() if name not in names}
-        if not x:
-            raise ConfigError("to_tf: label and weight leave no output for x")
-        y = batch[self._labels[0]] if self._one else {name: batch[name] for name in self._labels}
-        found = (next(iter(x.values())) if len(x) == 1 else x, y)
-        return found if self._weight is None else (*found, batch[self._weight])
-
-
 class _Feed:
     """The passes that TensorFlow's iterators draw from, by number."""
 
-    def __init__(self, loader: DataLoader[Any], arrange: _Arrange, signature: Any) -> None:
+    def __init__(self, loader: DataLoader[Any], arrange: Arrange, signature: Any) -> None:
         self._loader, self._arrange, self._signature = weakref.ref(loader), arrange, signature
         self._batch_size, self._finalize = loader.batch_size, _finalize(loader.datacollator)
         self._numbers = itertools.count()
@@ -136,7 +109,7 @@ class _Feed:
             yield self._given(batch)
 
     def _given(self, batch: Any) -> Any:
-        batch = self._arrange(_named(batch))
+        batch = self._arrange(plain(batch))
         if self._signature is None:
             return map_leaves(aligned_array, batch)
         return map_leaves(_checked, batch, self._signature)
@@ -163,11 +136,6 @@ class _Told:
         if isinstance(error, Exception):
             notes = getattr(error, "__notes__", [])
             raise RuntimeError("\n".join([f"{type(error).__name__}: {error}", *notes])) from error
-
-
-def _named(batch: Any) -> Any:
-    """Return a batch as tf.data takes it: dicts and tuples, no lists."""
-    return map_leaves(lambda value: value, batch)
 
 
 def _cut(dataset: Any, n_rows: int, signature: Any) -> Any:

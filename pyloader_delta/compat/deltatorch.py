@@ -138,9 +138,9 @@ def create_pytorch_dataloader(
     dataset.outputs(reader.schema)
     if length is not None:
         _compare(whole(length, "length", at_least=0), loader)
-    from pyloader_delta.adapters.torch import torch_loader
+    from pyloader_delta.adapters.torch import to_torch
 
-    return torch_loader(loader, **for_torch)
+    return to_torch(loader, **for_torch)
 
 
 def _pair_fields(src_field: Any, target_field: Any, **old: Any) -> list[FieldSpec]:
