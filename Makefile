@@ -16,8 +16,8 @@ help:  ## Show this list
 demo: $(STAMP)  ## Train two models from two real Delta tables (sets up everything it needs)
 	$(PY) -m examples.demo
 
-test: $(STAMP)  ## Run all tests; options: make test ARGS="-k resume -x"
-	$(PY) -m pytest $(ARGS)
+test: $(STAMP)  ## Run all tests, two at a time; options: make test ARGS="-k resume -x", or "-n 0 --pdb"
+	$(PY) -m pytest -n 2 --dist loadfile $(ARGS)
 
 lint: $(STAMP)  ## Check style (ruff) and types (mypy --strict)
 	$(VENV)/bin/ruff check .

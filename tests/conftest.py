@@ -3,6 +3,7 @@
 import gc
 import os
 import re
+import shutil
 import tempfile
 import threading
 import time
@@ -17,6 +18,23 @@ _OURS = "pyloader_delta"
 _PATIENCE_S = 5.0  # the promise: everything is gone within five seconds
 _SHARED_MEMORY = Path("/dev/shm")
 _PASSED = pytest.StashKey[bool]()
+_OWN_FOLDER = pytest.StashKey[str]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give this process a folder of its own for temporary files, so that what its neighbours make is no leak of ours.
+
+    Short, since sockets of Unix may lie in it. `tmp_path` stays where pytest puts it.
+    """
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    config.stash[_OWN_FOLDER] = os.environ["TMPDIR"] = tempfile.mkdtemp(
+        prefix="t", dir=os.environ["PYTEST_DEBUG_TEMPROOT"]
+    )
+    tempfile.tempdir = None  # tempfile remembers its first answer
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    shutil.rmtree(config.stash[_OWN_FOLDER], ignore_errors=True)
 
 
 def _threads() -> set[str]:
