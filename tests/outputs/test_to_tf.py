@@ -311,7 +311,7 @@ def test_slabs_hold_whole_batches_in_order_and_are_about_a_mebibyte():
         [{"x": np.zeros(8)}] * 2,  # more rows than a batch has
         [np.array(3.0)] * 2,
     ],
-    ids=str,
+    ids=["widths", "types", "short", "no rows", "lengths", "no array", "long", "scalar"],
 )
 def test_what_cannot_be_cut_again_stays_apart(batches):
     assert [id(slab) for slab in slabs(iter(batches), 4)] == [id(batch) for batch in batches]
