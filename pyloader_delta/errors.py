@@ -4,6 +4,7 @@ LoaderError
 ├── ConfigError (ValueError)            a wrong argument; raised before anything starts
 ├── TableError                          no such table or version; unsupported table feature, named
 ├── ReadError (OSError)                 a file missing, corrupt, vacuumed, refused; names file, chunk, version
+├── ScratchError (OSError)              no room for shuffle="full", or no writing; what to free
 ├── ValueTypeError (TypeError)          a column that the requested output cannot hold
 ├── ContractError (ValueError)          user code broke its contract: row counts, types, shapes; both sides named
 ├── BudgetError (MemoryError)           does not fit memory_budget; what to change
@@ -31,6 +32,13 @@ class TableError(LoaderError):
 
 class ReadError(LoaderError, OSError):
     """A file could not be read: missing, corrupt or refused. The text names file and version."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class ScratchError(LoaderError, OSError):
+    """The scratch file of a full shuffle has no room, or cannot be written; the text names folder and bytes."""
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""

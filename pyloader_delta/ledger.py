@@ -122,6 +122,8 @@ class Ledger:
         )
 
     def _files(self, tally: Tally) -> dict[str, FileRows]:
+        if tally.plan.files is not None:
+            return {self._name(path): FileRows(n) for path, n in tally.plan.files.items()}
         own = len(tally.plan.chunks) - tally.plan.padded
         counts = None if tally.audit is None else _counted(tally.audit)
         found: dict[str, FileRows] = {}

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain, count, islice
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from pyloader_delta import budget
 from pyloader_delta.collate.base import DataCollator
@@ -35,6 +35,7 @@ from pyloader_delta.ranks import check_place
 from pyloader_delta.read.base import DataReader, checked_chunks
 from pyloader_delta.read.delta import DeltaDataReader
 from pyloader_delta.resume import Resumable
+from pyloader_delta.shuffling.full import full_shuffle
 from pyloader_delta.stages import Stages, finalized, named
 from pyloader_delta.state import Position
 from pyloader_delta.stats import Stats
@@ -60,7 +61,8 @@ class DataLoader(Lengths, Facade, Resumable, Generic[T_co]):
         root_dir: A folder of chunk files, or a table's path or URI for `DeltaDataReader`.
         num_epoch: Epochs that one `iter()` yields, >= 1; None for no end.
         max_queue_size: Chunks read ahead beyond those that complete the window being delivered and the next, >= 1.
-        shuffle: Permute the order of chunks (files or row groups), each epoch anew.
+        shuffle: Permute the order of chunks (files or row groups), each epoch anew. "full": all rows, whatever the
+            reader says: before each epoch the table is read once and dealt out to buckets of `shuffle_window` on disk.
         random_seed: Seed of that permutation, and of `rng` in dataset and collator; any int, 0 included.
         num_workers: Workers, >= 0; 0 does all in the caller's thread. None: the CPUs this process may use, divided by
             LOCAL_WORLD_SIZE.
@@ -82,6 +84,8 @@ class DataLoader(Lengths, Facade, Resumable, Generic[T_co]):
             make about 4 MiB or 20 ms of work.
         timeout: Seconds that a task of a worker may take before LoaderTimeout; 0 for no limit. Not with num_workers=0.
         limit: Batches after which each epoch ends, for smoke runs: the first of the same order. None for no limit.
+        scratch_dir: Folder for the buckets of shuffle="full", which take the decoded size of an epoch; None for the
+            system's folder of temporary files.
         audit: Follow each row by its number in its file, and check it off when it is delivered (see `receipt`).
 
     Raises:
@@ -97,7 +101,7 @@ class DataLoader(Lengths, Facade, Resumable, Generic[T_co]):
         root_dir: str | os.PathLike[str],
         num_epoch: int | None = 1,
         max_queue_size: int = 10,
-        shuffle: bool = False,
+        shuffle: bool | Literal["full"] = False,
         random_seed: int = 42,
         *,
         num_workers: int | None = None,
@@ -111,6 +115,7 @@ class DataLoader(Lengths, Facade, Resumable, Generic[T_co]):
         prefetch_factor: int = 2,
         timeout: float = 0,
         limit: int | None = None,
+        scratch_dir: str | os.PathLike[str] | None = None,
         audit: bool = False,
         **unknown: Any,
     ) -> None:
@@ -122,7 +127,7 @@ class DataLoader(Lengths, Facade, Resumable, Generic[T_co]):
             datareader, dataset, num_epoch=num_epoch, max_queue_size=max_queue_size, shuffle=shuffle,
             random_seed=random_seed, num_workers=num_workers, workers=workers, shuffle_window=shuffle_window,
             memory_budget=memory_budget, drop_last=drop_last, prefetch_factor=prefetch_factor, timeout=timeout,
-            audit=audit, limit=limit,
+            audit=audit, limit=limit, scratch_dir=scratch_dir,
         )  # fmt: skip
         check_place(rank, world_size, uneven)
         self._asked_place = rank, world_size, uneven
@@ -141,8 +146,10 @@ class DataLoader(Lengths, Facade, Resumable, Generic[T_co]):
                 f"shuffle_window in rows needs the length of each file before reading: {datareader.length_advice} "
                 f"in {type(datareader).__name__}, or give a size such as '128MiB'"
             )
-        self._units = split(chunks, *budget.cut_bytes(options, self._order.shuffle_rows, chunks))
-        self._n_rows = total_rows(chunks)
+        self._units = split(chunks, *budget.cut_bytes(options, self._order.shuffle_rows and not options.full, chunks))
+        self._n_rows, parts = total_rows(chunks), (datareader, dataset, datacollator)
+        self._full = full_shuffle(parts, self._units, options, self.root_dir, self._n_rows)
+        self._order = self._order if self._full is None else self._full.order
         self._group = group_size(options, sum(chunk.size_bytes for chunk in chunks), self._n_rows)
         self._stats = Stats()
         base, version = base_of(datareader, self.root_dir), chunks[0].version if chunks else None
@@ -235,6 +242,8 @@ class DataLoader(Lengths, Facade, Resumable, Generic[T_co]):
             self._pass.end()
         if self._engine is not None and self._pid == os.getpid():
             self._engine.close()
+        if self._full is not None:
+            self._full.close()
 
     def __enter__(self) -> DataLoader[T_co]:
         return self
@@ -269,7 +278,8 @@ class DataLoader(Lengths, Facade, Resumable, Generic[T_co]):
         epochs: Iterator[int] = (
             count(first) if options.num_epoch is None else iter(range(first, begins.began + options.num_epoch))
         )
-        units, order = self._units, self._order  # the engine must not hold the loader: it could never be garbage
+        full, order = self._full, self._order  # the engine must not hold the loader: it could never be garbage
+        units = self._units if full is None else full.units
         most = options.max_rows
         plans = (limited(plan_epoch(units, order, epoch, place), most) for epoch in epochs)
         head = list(islice(plans, 1))
@@ -281,12 +291,20 @@ class DataLoader(Lengths, Facade, Resumable, Generic[T_co]):
             head[0], again = resumed(
                 head[0], begins.batches, batch_size=options.batch_size, group=self._group, reread=reread
             )
-        scheduler = Scheduler(
-            self._ledger.noted(chain(head, plans)), budget.limits(options, size_bytes), batch_size=options.batch_size,
+        make = partial(
+            Scheduler, limits=budget.limits(options, size_bytes), batch_size=options.batch_size,
             drop_last=options.drop_last, group=self._group, strict_types=self.dataset.input_format != "python",
             missing_as_none=self.datareader.missing_as_none,
         )  # fmt: skip
-        self._pass = Pass(engine, scheduler, finalize, self._stats, self._nothing(), begins, again, place, self._ledger)
+        noted, rest = self._ledger.noted, chain(head, plans)
+        schedulers = (
+            (make(noted(rest)) for _ in range(1))
+            if full is None
+            else (make(iter([plan])) for plan in noted(full.dealt(rest, size_bytes)))
+        )
+        self._pass = Pass(
+            engine, schedulers, finalize, self._stats, self._nothing(), begins, again, place, self._ledger
+        )
         return self._pass
 
     def _nothing(self) -> str:

@@ -41,6 +41,10 @@ class Options:
     batch_size: int
     rowwise: bool
     """Whether several batches may be encoded in one call."""
+    full: bool = False
+    """Whether all rows are mixed, by way of a scratch file."""
+    scratch_dir: str | None = None
+    """Where that is; None for the system's folder of temporary files."""
     audit: bool = False
     """Whether each row is followed by its number."""
     limit: int | None = None
@@ -84,7 +88,7 @@ def check_parts(datareader: Any, dataset: Any, datacollator: Any) -> None:
 def make_options(
     datareader: DataReader[Any], dataset: Dataset[Any], *, num_epoch: Any, max_queue_size: Any, shuffle: Any,
     random_seed: Any, num_workers: Any, workers: Any, shuffle_window: Any, memory_budget: Any, drop_last: Any,
-    prefetch_factor: Any, timeout: Any, audit: Any, limit: Any,
+    prefetch_factor: Any, timeout: Any, audit: Any, limit: Any, scratch_dir: Any,
 ) -> Options:  # fmt: skip
     """Return the checked options.
 
@@ -97,10 +101,13 @@ def make_options(
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout >= 0:
         raise ConfigError(f"timeout must be a number of seconds >= 0 (0: no limit), got {timeout!r}")
     batch_size = int(datareader.batch_size)
+    full = isinstance(shuffle, str) and shuffle == "full"
     return Options(
         num_epoch=None if num_epoch is None else whole(num_epoch, "num_epoch", at_least=1),
         max_queue_size=whole(max_queue_size, "max_queue_size", at_least=1),
-        shuffle=flag(shuffle, "shuffle"),
+        shuffle=full or flag(shuffle, "shuffle, if not 'full',"),
+        full=full,
+        scratch_dir=None if scratch_dir is None else _folder(scratch_dir),
         random_seed=whole(random_seed, "random_seed"),
         n_workers=max(n_workers, 1),
         workers="inline" if n_workers == 0 else _kind(workers, datareader, dataset),
@@ -152,6 +159,12 @@ def flag(value: Any, name: str) -> bool:
     if not isinstance(value, int) or value not in (True, False):
         raise ConfigError(f"{name} must be True or False, got {value!r}")
     return bool(value)
+
+
+def _folder(value: Any) -> str:
+    if not isinstance(value, (str, os.PathLike)) or not os.fspath(value):
+        raise ConfigError(f"scratch_dir must be the path of a folder or None, got {value!r}")
+    return os.path.abspath(str(os.fspath(value)))
 
 
 def _window(value: Any) -> WindowSize:

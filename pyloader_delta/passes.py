@@ -30,8 +30,7 @@ class Pass:
 
     Args:
         engine: Carries it out.
-        scheduler: Its tasks.
-        first_epoch: 0-based epoch that it begins with.
+        schedulers: Its tasks; more than one where something has to be done between epochs.
         finalize: Turns a worker's batch into what the training loop gets; may be set anew for a newer iterator.
         stats: Counts what is delivered.
         nothing: What to warn of if the pass ends without a batch.
@@ -42,8 +41,8 @@ class Pass:
     """
 
     def __init__(
-        self, engine: Engine, scheduler: Scheduler, finalize: Callable[[Any], Any], stats: Stats, nothing: str,
-        begins: Position, again: int, place: Place, ledger: Ledger,
+        self, engine: Engine, schedulers: Iterator[Scheduler], finalize: Callable[[Any], Any], stats: Stats,
+        nothing: str, begins: Position, again: int, place: Place, ledger: Ledger,
     ) -> None:  # fmt: skip
         self.epoch = begins.epoch
         """0-based epoch of the batch delivered last."""
@@ -63,7 +62,8 @@ class Pass:
         """Whether the batch delivered last was its epoch's last."""
         self.delivered = 0
         """Batches delivered in this pass."""
-        self.number = engine.begin(scheduler)
+        self._scheduler, self._schedulers = next(schedulers), schedulers
+        self.number = engine.begin(self._scheduler)
         self.finalize = finalize
         self._engine, self._stats = engine, stats
         self._nothing, self._pid = nothing, os.getpid()
@@ -172,7 +172,7 @@ class Pass:
             self._run, self._in_run = None, 0
             self._run = self._engine.next_run()
             if self._run is None:
-                raise StopIteration
+                self._go_on()
         task, batches, error, sizes, notes = self._run
         self._numbers = notes.numbers
         batch = next(batches, _END)
@@ -185,6 +185,18 @@ class Pass:
         self._stats.bytes_delivered += sizes[self._in_run]
         self._in_run += 1
         return batch, task
+
+    def _go_on(self) -> None:
+        """Begin with the next tasks, if any follow and these were not in vain.
+
+        Raises:
+            StopIteration: The pass is over.
+        """
+        following = next(self._schedulers, None) if self._scheduler.delivered_runs else None
+        if following is None:
+            raise StopIteration
+        self._scheduler = following
+        self.number = self._engine.begin(following)
 
     def _end_epoch(self, task: RunTask, tally: Tally) -> None:
         self._stats.rows_dropped += task.dropped_rows

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -49,16 +50,31 @@ def permuted(
     if n < _SORTED_BELOW:
         found[:] = _sorted_by_hash(n, _round_keys(key, 64)[0])[start:stop]
         return found
-    rows = math.isqrt(n - 1) + 1  # ceil(sqrt(n)); rows * columns >= n, and less than rows of it is waste
-    columns = -(-n // rows)
     for first in range(start, stop, _AT_ONCE):
         values: Any = np.arange(first, min(first + _AT_ONCE, stop)).astype(keys.dtype)
-        values = _feistel(values, rows, columns, keys)
-        outside = np.flatnonzero(values >= n)
-        while len(outside):  # cycle walking: a value beyond n is mapped again until it falls below
-            values[outside] = _feistel(values[outside], rows, columns, keys)
-            outside = outside[values[outside] >= n]
-        found[first - start : first - start + len(values)] = values
+        found[first - start : first - start + len(values)] = _walked(_feistel, values, n, keys)
+    return found
+
+
+def places(n: int, key: tuple[int | str, ...], start: int, stop: int) -> NDArray[np.int64]:
+    """Return at which positions of a permutation the values `start..stop` are: the inverse of `permuted`.
+
+    Args:
+        n: Size of the domain, >= 0.
+        key: What the permutation depends on besides n.
+        start: First value, 0 <= start <= stop.
+        stop: One past the last value, <= n.
+
+    Returns:
+        int64 array of shape (stop - start,), distinct positions in 0..n-1.
+    """
+    if n < _SORTED_BELOW:
+        return np.argsort(permuted(n, key), kind="stable")[start:stop].astype(np.int64)
+    keys = _round_keys(key, 32 if n < 2**32 - 2**17 else 64)
+    found = np.empty(stop - start, dtype=np.int64)
+    for first in range(start, stop, _AT_ONCE):
+        values: Any = np.arange(first, min(first + _AT_ONCE, stop)).astype(keys.dtype)
+        found[first - start : first - start + len(values)] = _walked(_unfeistel, values, n, keys)
     return found
 
 
@@ -94,6 +110,19 @@ def _sorted_by_hash(n: int, key: Any) -> NDArray[np.int64]:
     return np.argsort(hashed, kind="stable").astype(np.int64)
 
 
+def _walked(rounds: Callable[[Any, int, int, Words], Words], values: Any, n: int, keys: Words) -> Words:
+    """Return values below n, mapped by a permutation of a slightly larger domain to others below n."""
+    rows = math.isqrt(n - 1) + 1  # ceil(sqrt(n)); rows * columns >= n, and less than rows of it is waste
+    columns = -(-n // rows)
+    values = rounds(values, rows, columns, keys)
+    outside = np.flatnonzero(values >= n)
+    while len(outside):  # cycle walking: a value beyond n is mapped again until it falls below
+        values[outside] = rounds(values[outside], rows, columns, keys)
+        outside = outside[values[outside] >= n]
+    found: Words = values
+    return found
+
+
 def _feistel(values: Words, rows: int, columns: int, keys: Words) -> Words:
     """Return a permutation of 0..rows*columns-1 applied to `values`: an unbalanced Feistel network over two digits."""
     kind = values.dtype.type
@@ -109,11 +138,38 @@ def _feistel(values: Words, rows: int, columns: int, keys: Words) -> Words:
     return left
 
 
+def _unfeistel(values: Words, rows: int, columns: int, keys: Words) -> Words:
+    """Return the inverse of `_feistel`: its rounds from the last to the first."""
+    kind = values.dtype.type
+    left = values // kind(columns)
+    right = values - left * kind(columns)
+    for number in reversed(range(len(keys))):
+        if number % 2:
+            right = _subtracted(right, _hash(left, keys[number]), kind(columns))
+        else:
+            left = _subtracted(left, _hash(right, keys[number]), kind(rows))
+    left *= kind(columns)
+    left += right
+    return left
+
+
 def _added(digit: Words, hashed: Words, base: Any) -> Words:
-    half = hashed.dtype.type(hashed.dtype.itemsize * 4)
-    hashed >>= half
-    hashed *= base
-    hashed >>= half  # the upper half of the hash scaled to 0..base-1 (D. Lemire, 2019: multiply and shift)
+    hashed = _scaled(hashed, base)
     hashed += digit
     found: Words = np.minimum(hashed, hashed - base)  # modulo base: a negative difference wraps to a huge number
     return found
+
+
+def _subtracted(digit: Words, hashed: Words, base: Any) -> Words:
+    digit = digit - _scaled(hashed, base)
+    found: Words = np.minimum(digit, digit + base)  # as above
+    return found
+
+
+def _scaled(hashed: Words, base: Any) -> Words:
+    """Return the upper half of a hash scaled to 0..base-1 (D. Lemire, 2019: multiply and shift), in place."""
+    half = hashed.dtype.type(hashed.dtype.itemsize * 4)
+    hashed >>= half
+    hashed *= base
+    hashed >>= half
+    return hashed

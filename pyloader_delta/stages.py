@@ -18,6 +18,8 @@ from pyloader_delta.ragged import Ragged, RaggedBatch, cuts
 from pyloader_delta.read.base import DataReader
 from pyloader_delta.read.columns import to_batches
 from pyloader_delta.rng import key_rng, seed_globals
+from pyloader_delta.spill.buckets import Bucket
+from pyloader_delta.spill.streams import read_bucket
 from pyloader_delta.values import Chunk, Columns, Group
 
 
@@ -98,6 +100,8 @@ class Stages:
 
     def read(self, chunk: Chunk) -> list[pa.RecordBatch]:
         """Return the rows of a chunk."""
+        if isinstance(chunk, Bucket):
+            return read_bucket(chunk)
         method = "read_file" if type(self.reader).read_chunk is DataReader.read_chunk else "read_chunk"
         exact = self.dataset.input_format == "python"
         place = f"{_name(self.reader)}.{method} of {chunk.path}"

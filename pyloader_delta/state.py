@@ -59,7 +59,7 @@ def identity(
         "version": None if snapshot is None else snapshot.version,
         "batch_size": batch_size,
         "drop_last": drop_last,
-        "shuffle": [order.shuffle_chunks, order.shuffle_rows],
+        "shuffle": ["full"] if order.full else [order.shuffle_chunks, order.shuffle_rows],
         "seeds": [order.chunk_seed, order.row_seed],
         "window": window,
         "group": group,

@@ -27,6 +27,7 @@ PUBLIC = (
     "NumpyDataCollator",
     "ParquetDataReader",
     "ReadError",
+    "ScratchError",
     "Snapshot",
     "StageError",
     "StateError",

@@ -15,9 +15,9 @@ FileTypes = tuple[tuple[str, Types], ...]
 """(path, its types) of some files in order, without those that are like the one before them."""
 
 
-def types_of(block: pa.RecordBatch) -> Types:
-    """Return the columns of a block, and how they are kept where that is more than an Arrow type."""
-    return tuple((f.name, (f.metadata or {}).get(KIND, str(f.type).encode()).decode()) for f in block.schema if f.name)
+def types_of(schema: pa.Schema) -> Types:
+    """Return the columns of blocks, and how they are kept where that is more than an Arrow type."""
+    return tuple((f.name, (f.metadata or {}).get(KIND, str(f.type).encode()).decode()) for f in schema if f.name)
 
 
 def file_types(blocks: Sequence[tuple[str, pa.RecordBatch]]) -> FileTypes:
@@ -28,7 +28,7 @@ def file_types(blocks: Sequence[tuple[str, pa.RecordBatch]]) -> FileTypes:
     for path, block in blocks:
         schema = block.schema
         if before is None or not schema.equals(before, check_metadata=True):
-            before, types = schema, types_of(block)
+            before, types = schema, types_of(schema)
         if not found or found[-1][1] != types:
             found.append((path, types))
     return tuple(found)

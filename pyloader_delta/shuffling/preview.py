@@ -169,8 +169,10 @@ def preview_shuffle(
 
 
 def _plan(loader: DataLoader[Any], table: Table, epoch: int) -> tuple[EpochPlan, RowsOf]:
-    plan = plan_epoch(loader._units, loader._order, epoch, loader._place())
-    return limited(plan, loader._options.max_rows), table.rows_of
+    full = loader._full
+    units = loader._units if full is None else full.units
+    plan = limited(plan_epoch(units, loader._order, epoch, loader._place()), loader._options.max_rows)
+    return plan, table.rows_of if full is None else full.of(epoch).rows_of
 
 
 def _labels(loader: DataLoader[Any], table: Table, label: str, rows: NDArray[np.int64]) -> list[Any]:
