@@ -31,6 +31,8 @@ from pyloader_delta.plan.epoch import Order, plan_epoch, split, total_rows
 from pyloader_delta.plan.limit import limited
 from pyloader_delta.plan.ranks import Uneven
 from pyloader_delta.plan.resume import resumed
+from pyloader_delta.progress import Shown
+from pyloader_delta.progress import wanted as progress_wanted
 from pyloader_delta.ranks import check_place
 from pyloader_delta.read.base import DataReader, checked_chunks
 from pyloader_delta.read.delta import DeltaDataReader
@@ -87,6 +89,7 @@ class DataLoader(Lengths, Facade, Resumable, Generic[T_co]):
         scratch_dir: Folder for the buckets of shuffle="full", which take the decoded size of an epoch; None for the
             system's folder of temporary files.
         audit: Follow each row by its number in its file, and check it off when it is delivered (see `receipt`).
+        progress: Show a bar for each loop, with the time left; on rank 0 alone.
 
     Raises:
         ConfigError: An argument is wrong, or the folder is missing or empty.
@@ -117,6 +120,7 @@ class DataLoader(Lengths, Facade, Resumable, Generic[T_co]):
         limit: int | None = None,
         scratch_dir: str | os.PathLike[str] | None = None,
         audit: bool = False,
+        progress: bool = False,
         **unknown: Any,
     ) -> None:
         self._engine: Engine | None = None
@@ -131,6 +135,7 @@ class DataLoader(Lengths, Facade, Resumable, Generic[T_co]):
         )  # fmt: skip
         check_place(rank, world_size, uneven)
         self._asked_place = rank, world_size, uneven
+        self._progress = progress_wanted(progress)
         datareader = _own(datareader)
         datareader._numbered = self._options.audit
         self.datareader, self.dataset, self.datacollator = datareader, dataset, datacollator
@@ -163,9 +168,10 @@ class DataLoader(Lengths, Facade, Resumable, Generic[T_co]):
 
     # Iteration ------------------------------------------------------------------------------------------------------
 
-    def __iter__(self) -> BatchIterator:
+    def __iter__(self) -> Iterator[Any]:
         """Return an iterator over the next `num_epoch` epochs; an older iterator ends."""
-        return self._iterate(self)
+        batches = self._iterate(self)
+        return Shown(self, batches) if self._progress and self._place().rank == 0 else batches
 
     def iterate_with(self, finalize: Callable[[Any], Any]) -> BatchIterator:
         """Return what `iter()` returns, with another last step in the place of the collator's `finalize`."""

@@ -266,6 +266,11 @@ class BatchIterator(Iterator[Any]):
         return batch
 
     @property
+    def reached(self) -> tuple[int, int]:
+        """Epochs of the pass that are over, and batches of its epoch that were given; those before a resume count."""
+        return self._pass.epoch - self._pass.began, self._pass.batches - len(self._replay)
+
+    @property
     def to_replay(self) -> int:
         """Batches of an older iterator that it gives again before it goes on."""
         return len(self._replay)

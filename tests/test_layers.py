@@ -36,6 +36,7 @@ WIRING = {
     "stages",
     "outputs",
     "preview",
+    "progress",
     "ranks",
     "resume",
     "shuffling",
