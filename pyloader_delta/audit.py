@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from pyloader_delta.engine.numbered import positions, rows
-from pyloader_delta.plan.epoch import EpochPlan, total_rows
+from pyloader_delta.engine.numbered import FILLER, positions, rows
+from pyloader_delta.plan.epoch import EpochPlan
 
 _AT_ONCE = 1 << 16  # rows worked on together: of small batches the calls would cost most
 _SPREAD, _MIX_1, _MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB  # SplitMix64 (Steele et al., 2014)
@@ -51,7 +51,9 @@ class Audit:
         self.plan = plan
         n = len(plan.chunks)
         self.delivered = np.zeros(n, np.int64)
-        """Rows delivered of each chunk, in the plan's order."""
+        """Rows delivered of each chunk, in the plan's order, those that stand in for skipped ones included."""
+        self.skipped = np.zeros(n, np.int64)
+        """Of these, rows that were skipped."""
         self._keys = np.fromiter((key(chunk.path) for chunk in plan.chunks), np.uint64, n)
         self._window = np.zeros(n, np.int32)
         for number, window in enumerate(plan.windows):
@@ -71,7 +73,7 @@ class Audit:
 
     @property
     def digest(self) -> int:
-        """The digest of the rows delivered, those without which ranks would differ left out."""
+        """The digest of the rows delivered, without those that were repeated."""
         self._work()
         return self._digest
 
@@ -89,15 +91,22 @@ class Audit:
             chunk = self.plan.chunks[int(positions(self._twice)[0])]
             return f"row {int(rows(self._twice)[0])} of {chunk.path} was delivered more than once"
         missing = 0
-        for position, (chunk, found) in enumerate(zip(self.plan.chunks, self.delivered.tolist(), strict=True)):
-            n = chunk.n_rows
-            if n is not None and found > n:
-                return f"{chunk} has {n} rows, {found} were delivered"
-            if n is not None and not (begun and self._window[position] <= self.plan.first_window):
-                missing += n - found
-                if missing > short:
-                    return f"{chunk} has {n} rows, {found} were delivered"
+        for window, span in enumerate(self.plan.windows):
+            if begun and window <= self.plan.first_window:
+                continue
+            n, found = self.plan.rows_of(window), int(self.delivered[span.start : span.stop].sum())
+            missing += 0 if n is None else n - found
+            if n is not None and (found > n or missing > short):
+                return self._amiss(span, n, found)
         return None
+
+    def _amiss(self, span: range, n_rows: int, found: int) -> str:
+        """Return which chunk of a window is to blame for its having other rows than planned."""
+        for position in span:
+            chunk, delivered = self.plan.chunks[position], int(self.delivered[position])
+            if delivered != chunk.n_rows:
+                return f"{chunk} has {chunk.n_rows} rows, {delivered} were delivered"
+        return f"of {n_rows} rows of a window with {self.plan.chunks[span.start]}, {found} were delivered"
 
     def _work(self) -> None:
         if not self._waiting:
@@ -109,7 +118,9 @@ class Audit:
         first = int(places.min())
         counts = np.bincount(places - first)
         self.delivered[first : first + len(counts)] += counts
-        own = places < self._own
+        filled = numbers & FILLER != 0
+        np.add.at(self.skipped, places[filled], 1)
+        own = (places < self._own) & ~filled
         self._digest = (self._digest + digest_of(self._keys[places[own]], rows(numbers[own]))) % 2**64
         windows = self._window[places]
         touched = np.flatnonzero(np.bincount(windows)).tolist()
@@ -120,8 +131,7 @@ class Audit:
     def _close(self, windows: Iterable[int]) -> None:
         """Check windows of which all rows were delivered, and forget their numbers."""
         for window in windows:
-            span = self.plan.windows[window]
-            planned = total_rows(self.plan.chunks[span.start : span.stop])
+            planned = self.plan.rows_of(window)
             if planned is not None and sum(map(len, self._open[window])) >= planned:
                 self._check(window)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,13 @@ from numpy.typing import NDArray
 
 from pyloader_delta.audit import Audit, file_key
 from pyloader_delta.delta.paths import table_path
+from pyloader_delta.engine.numbered import FILLER, positions, rows
 from pyloader_delta.errors import ConfigError, IncompleteEpochError
 from pyloader_delta.plan.epoch import EpochPlan
 from pyloader_delta.plan.ranks import Place
 from pyloader_delta.read.tables import TableReader
-from pyloader_delta.receipt import FileRows, Receipt
+from pyloader_delta.receipt import FileRows, Receipt, Skip
+from pyloader_delta.skips import text_of
 
 
 @dataclass(slots=True)
@@ -35,6 +38,31 @@ class Tally:
     dropped: int = 0
     planned: int | None = None
     """Rows that were to be delivered, once the epoch has ended."""
+    skipped: int = 0
+    rows_lost: list[tuple[int, str]] = field(default_factory=list)
+    """(number, error) of single rows that were skipped, the first of them."""
+    chunks_lost: dict[int, int] = field(default_factory=dict)
+    """Position of a chunk that could not be read → rows skipped of it."""
+
+    def note(self, numbers: NDArray[np.int64], skipped: Sequence[tuple[int, str]]) -> NDArray[np.intp]:
+        """Take note of the rows of a batch that is delivered; return the places in which other rows stand.
+
+        Args:
+            numbers: Their numbers.
+            skipped: (row of the batch, error) of single rows that were skipped.
+        """
+        places = [row for row, _ in skipped]
+        for position, n in zip(*np.unique(positions(numbers[numbers & FILLER != 0]), return_counts=True), strict=True):
+            self.chunks_lost[int(position)] = self.chunks_lost.get(int(position), 0) + int(n)
+        self.rows_lost += [(int(numbers[row]), text) for row, text in skipped][: LISTED - len(self.rows_lost)]
+        if places:
+            numbers = numbers.copy()
+            numbers[places] |= FILLER
+        if self.audit is not None:
+            self.audit.add(numbers)
+        found = np.flatnonzero(numbers & FILLER)
+        self.skipped += len(found)
+        return found
 
     def end(self, *, planned: int, dropped: int) -> None:
         """Note that the epoch has ended, and compare what was planned with what was delivered.
@@ -59,6 +87,10 @@ class Tally:
             raise IncompleteEpochError(f"epoch {epoch}: {wrong}; please report this with the table's layout")
 
 
+LISTED = 1000
+"""Skipped rows that a receipt lists one by one."""
+
+
 class Ledger:
     """The books of one loader.
 
@@ -76,10 +108,13 @@ class Ledger:
         self._plans: dict[int, EpochPlan] = {}
         self._keys: dict[str, int] = {}
         self._tally: Tally | None = None
+        self.lost: dict[tuple[int, int], BaseException] = {}
+        """(epoch, position) → error of chunks that cannot be read and are skipped: the engine enters them."""
 
     def noted(self, plans: Iterable[EpochPlan]) -> Iterator[EpochPlan]:
         """Yield the epochs' plans of a new pass; they are kept until each is begun."""
         self._plans.clear()
+        self.lost.clear()
         for plan in plans:
             self._plans[plan.epoch] = plan
             yield plan
@@ -87,6 +122,8 @@ class Ledger:
     def begin(self, epoch: int, place: Place, before: int) -> Tally:
         """Open the books of an epoch, of which an earlier process has delivered some rows."""
         plan = self._plans.pop(epoch)
+        for over in [found for found in self.lost if found[0] < epoch]:
+            del self.lost[over]
         audit = Audit(plan, self._key) if self._audited else None
         n_rows, most = plan.n_rows, plan.max_rows
         total = n_rows if n_rows is None or most is None else min(n_rows, most)
@@ -113,25 +150,41 @@ class Ledger:
             planned=tally.delivered if tally.planned is None else tally.planned,
             delivered=tally.delivered,
             padded=tally.padded,
+            skipped=tally.skipped,
             dropped=tally.dropped,
-            left_out=0 if n_rows is None else place.left_out(n_rows),
+            left_out=tally.plan.left_out if complete else 0,
             world_size=place.world_size,
             ranks=(place.rank,),
             digest=None if tally.audit is None else f"{tally.audit.digest:016x}",
+            skips=tuple(self._skips(tally)),
             files=self._files(tally),
         )
 
     def _files(self, tally: Tally) -> dict[str, FileRows]:
         if tally.plan.files is not None:
             return {self._name(path): FileRows(n) for path, n in tally.plan.files.items()}
-        own = len(tally.plan.chunks) - tally.plan.padded
-        counts = None if tally.audit is None else _counted(tally.audit)
+        plan = tally.plan
+        own, counts = len(plan.chunks) - plan.padded, None if tally.audit is None else _counted(tally.audit)
+        partly = {position for window in plan.rests for position in plan.windows[window]}
         found: dict[str, FileRows] = {}
-        for position, chunk in enumerate(tally.plan.chunks[:own]):
+        for position, chunk in enumerate(plan.chunks[:own]):
             name = self._name(chunk.path)
-            rows = FileRows(chunk.n_rows, None if counts is None else int(counts[position]))
+            planned = None if position in partly else chunk.n_rows
+            rows = FileRows(planned, None if counts is None else int(counts[position]))
             found[name] = found[name] + rows if name in found else rows
         return found
+
+    def _skips(self, tally: Tally) -> Iterator[Skip]:
+        epoch, chunks = tally.plan.epoch, tally.plan.chunks
+        for (when, position), error in sorted(self.lost.items(), key=itemgetter(0)):
+            if when != epoch:
+                continue
+            chunk, n = chunks[position], tally.chunks_lost.get(position, 0)
+            if n or chunk.rows is None:
+                yield Skip(self._name(chunk.path), None if chunk.rows is None else chunk.rows.start, n, text_of(error))
+        for number, text in tally.rows_lost:
+            code = np.array([number])
+            yield Skip(self._name(chunks[int(positions(code)[0])].path), int(rows(code)[0]), 1, text)
 
     def _key(self, path: str) -> int:
         key = self._keys.get(path)
@@ -153,4 +206,4 @@ def base_of(reader: Any, root_dir: str) -> str:
 
 def _counted(audit: Audit) -> NDArray[np.int64]:
     audit.digest  # noqa: B018  # works off what waits
-    return audit.delivered
+    return audit.delivered - audit.skipped

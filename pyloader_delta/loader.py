@@ -38,6 +38,7 @@ from pyloader_delta.read.base import DataReader, checked_chunks
 from pyloader_delta.read.delta import DeltaDataReader
 from pyloader_delta.resume import Resumable
 from pyloader_delta.shuffling.full import full_shuffle
+from pyloader_delta.skips import SkippingStages
 from pyloader_delta.stages import Stages, finalized, named
 from pyloader_delta.state import Position
 from pyloader_delta.stats import Stats
@@ -88,6 +89,8 @@ class DataLoader(Lengths, Facade, Resumable, Generic[T_co]):
         limit: Batches after which each epoch ends, for smoke runs: the first of the same order. None for no limit.
         scratch_dir: Folder for the buckets of shuffle="full", which take the decoded size of an epoch; None for the
             system's folder of temporary files.
+        on_error: "raise" what cannot be read or encoded, or "skip" its rows: others stand in their places, and
+            `receipt` lists them.
         audit: Follow each row by its number in its file, and check it off when it is delivered (see `receipt`).
         progress: Show a bar for each loop, with the time left; on rank 0 alone.
 
@@ -119,6 +122,7 @@ class DataLoader(Lengths, Facade, Resumable, Generic[T_co]):
         timeout: float = 0,
         limit: int | None = None,
         scratch_dir: str | os.PathLike[str] | None = None,
+        on_error: str = "raise",
         audit: bool = False,
         progress: bool = False,
         **unknown: Any,
@@ -131,13 +135,13 @@ class DataLoader(Lengths, Facade, Resumable, Generic[T_co]):
             datareader, dataset, num_epoch=num_epoch, max_queue_size=max_queue_size, shuffle=shuffle,
             random_seed=random_seed, num_workers=num_workers, workers=workers, shuffle_window=shuffle_window,
             memory_budget=memory_budget, drop_last=drop_last, prefetch_factor=prefetch_factor, timeout=timeout,
-            audit=audit, limit=limit, scratch_dir=scratch_dir,
+            audit=audit, limit=limit, on_error=on_error, scratch_dir=scratch_dir,
         )  # fmt: skip
         check_place(rank, world_size, uneven)
         self._asked_place = rank, world_size, uneven
         self._progress = progress_wanted(progress)
         datareader = _own(datareader)
-        datareader._numbered = self._options.audit
+        datareader._numbered = self._options.numbered
         self.datareader, self.dataset, self.datacollator = datareader, dataset, datacollator
         self.root_dir = check_root(root_dir)
         options = self._options
@@ -300,7 +304,7 @@ class DataLoader(Lengths, Facade, Resumable, Generic[T_co]):
         make = partial(
             Scheduler, limits=budget.limits(options, size_bytes), batch_size=options.batch_size,
             drop_last=options.drop_last, group=self._group, strict_types=self.dataset.input_format != "python",
-            missing_as_none=self.datareader.missing_as_none,
+            missing_as_none=self.datareader.missing_as_none, lost=self._ledger.lost if options.skips else None,
         )  # fmt: skip
         noted, rest = self._ledger.noted, chain(head, plans)
         schedulers = (
@@ -331,7 +335,8 @@ class DataLoader(Lengths, Facade, Resumable, Generic[T_co]):
             memory_bytes=size_bytes,
             lease_bytes=budget.lease_bytes(size_bytes),
             timeout_s=self._options.timeout_s,
-            layout=_known_layout(self.datareader, numbered=self._options.audit),
+            layout=_known_layout(self.datareader, numbered=self._options.numbered),
+            skips=self._options.skips,
         )
         self._engine = engine
         weakref.finalize(self, engine.close, wait=False).atexit = False
@@ -339,8 +344,9 @@ class DataLoader(Lengths, Facade, Resumable, Generic[T_co]):
         return engine
 
     def _stages(self) -> Stages:
-        seed, numbered = self._options.random_seed, self._options.audit
-        return Stages(self.datareader, self.dataset, self.datacollator, seed=seed, numbered=numbered)
+        seed, numbered = self._options.random_seed, self._options.numbered
+        kind = SkippingStages if self._options.skips else Stages
+        return kind(self.datareader, self.dataset, self.datacollator, seed=seed, numbered=numbered)
 
     def _executor(self) -> Executor:
         options = self._options

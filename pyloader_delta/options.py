@@ -46,9 +46,16 @@ class Options:
     scratch_dir: str | None = None
     """Where that is; None for the system's folder of temporary files."""
     audit: bool = False
-    """Whether each row is followed by its number."""
+    """Whether each row is checked off by its number."""
+    skips: bool = False
+    """Whether rows that cannot be read or encoded are skipped."""
     limit: int | None = None
     """Batches after which an epoch ends; None for no limit."""
+
+    @property
+    def numbered(self) -> bool:
+        """Whether each row is followed by its number."""
+        return self.audit or self.skips
 
     @property
     def max_rows(self) -> int | None:
@@ -88,7 +95,7 @@ def check_parts(datareader: Any, dataset: Any, datacollator: Any) -> None:
 def make_options(
     datareader: DataReader[Any], dataset: Dataset[Any], *, num_epoch: Any, max_queue_size: Any, shuffle: Any,
     random_seed: Any, num_workers: Any, workers: Any, shuffle_window: Any, memory_budget: Any, drop_last: Any,
-    prefetch_factor: Any, timeout: Any, audit: Any, limit: Any, scratch_dir: Any,
+    prefetch_factor: Any, timeout: Any, audit: Any, limit: Any, on_error: Any, scratch_dir: Any,
 ) -> Options:  # fmt: skip
     """Return the checked options.
 
@@ -100,6 +107,8 @@ def make_options(
     n_workers = usable_cpus() if num_workers is None else whole(num_workers, "num_workers", at_least=0)
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout >= 0:
         raise ConfigError(f"timeout must be a number of seconds >= 0 (0: no limit), got {timeout!r}")
+    if on_error not in ("raise", "skip"):
+        raise ConfigError(f"on_error must be 'raise' or 'skip', got {on_error!r}")
     batch_size = int(datareader.batch_size)
     full = isinstance(shuffle, str) and shuffle == "full"
     return Options(
@@ -119,6 +128,7 @@ def make_options(
         batch_size=batch_size,
         rowwise=bool(dataset.rowwise),
         audit=flag(audit, "audit"),
+        skips=on_error == "skip",
         limit=None if limit is None else whole(limit, "limit", at_least=1),
     )
 

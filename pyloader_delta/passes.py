@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyloader_delta.engine.core import Engine, Run
+from pyloader_delta.engine.notes import NOTHING
 from pyloader_delta.engine.scheduler import Scheduler
 from pyloader_delta.engine.tasks import RunTask
 from pyloader_delta.engine.tree import private_copy
@@ -73,7 +74,7 @@ class Pass:
         self._epoch_rows, self._of_epoch = 0, -1
         self._ledger = ledger
         self._tally: Tally | None = None  # of the epoch of the batch delivered last
-        self._numbers: NDArray[np.int64] | None = None
+        self._notes = NOTHING
         self._again = again
         self._began, self._spent = time.perf_counter(), stats.seconds
 
@@ -157,14 +158,26 @@ class Pass:
         self._stats.rows_padded += repeated
         tally.delivered += n_rows
         tally.padded += repeated
-        if tally.audit is not None and self._numbers is not None:
-            start = sum(task.batch_rows[: self._in_run - 1])
-            tally.audit.add(self._numbers[start : start + n_rows])
+        lost = None if self._notes.numbers is None else self._noted(tally, self._notes.numbers, task)
         if self.place.uneven == "mask":
-            batch = masked(batch, n_rows, repeated)
+            batch = masked(batch, n_rows, repeated, lost)
         if self.at_epoch_end:
             self._end_epoch(task, tally)
         return batch, task
+
+    def _noted(self, tally: Tally, numbers: NDArray[np.int64], task: RunTask) -> NDArray[np.intp]:
+        """Enter the rows of the batch into the books; return the places in which other rows stand."""
+        start = sum(task.batch_rows[: self._in_run - 1])
+        stop = start + task.batch_rows[self._in_run - 1]
+        skipped = [(row - start, text) for row, text in self._notes.skipped if start <= row < stop]
+        first = not tally.skipped
+        lost = tally.note(numbers[start:stop], skipped)
+        if len(lost):
+            self._stats.rows_skipped += len(lost)
+            if first:
+                text = "on_error='skip' has skipped rows of this epoch; loader.receipt() lists them"
+                warnings.warn(text, stacklevel=5)
+        return lost
 
     def _gathered(self) -> tuple[Any, RunTask]:
         """Return the next batch that was made; its rows are counted."""
@@ -174,7 +187,7 @@ class Pass:
             if self._run is None:
                 self._go_on()
         task, batches, error, sizes, notes = self._run
-        self._numbers = notes.numbers
+        self._notes = notes
         batch = next(batches, _END)
         if batch is _END:
             assert error is not None
@@ -206,8 +219,8 @@ class Pass:
         self._stats.epochs_completed += 1
 
 
-def masked(batch: Any, n_rows: int, repeated: int) -> Any:
-    """Return a batch with `_valid`, bool of shape (n_rows,): False for the last rows, which are repeated.
+def masked(batch: Any, n_rows: int, repeated: int, lost: NDArray[np.intp] | None) -> Any:
+    """Return a batch with `_valid`, bool of shape (n_rows,): False for the last rows, if repeated, and for `lost`.
 
     Raises:
         ContractError: The batch is no dict, or has such a name already.
@@ -219,6 +232,8 @@ def masked(batch: Any, n_rows: int, repeated: int) -> Any:
         )
     valid = np.ones(n_rows, dtype=bool)
     valid[n_rows - repeated :] = False
+    if lost is not None:
+        valid[lost] = False
     return batch | {"_valid": valid}
 
 

@@ -16,12 +16,33 @@ class FileRows:
     """Rows of one file in an epoch."""
 
     planned: int | None
-    """Rows that the receipt's ranks were to deliver of it; None where its length was unknown before reading."""
+    """Rows that the receipt's ranks were to deliver of it; None where its length was unknown before reading, or where
+    ranks that took over from others have the rest of a window of it."""
     delivered: int | None = None
-    """Rows of it that were delivered, those repeated by `uneven` left out; None without `audit=True`."""
+    """Rows of it that were delivered, those repeated or skipped left out; None without `audit=True`."""
 
     def __add__(self, other: FileRows) -> FileRows:
         return FileRows(_sum(self.planned, other.planned), _sum(self.delivered, other.delivered))
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """Rows that were skipped by `on_error="skip"`."""
+
+    file: str
+    """Its path below the folder or table."""
+    first_row: int | None
+    """Number in the file of the row, or of the first of them (deleted rows counted where single rows are skipped); None
+    where the file has no length before it is read."""
+    n_rows: int
+    """How many were skipped, in the part of the epoch that the receipt is of."""
+    error: str
+    """Type and text."""
+
+    def __str__(self) -> str:
+        first, n = self.first_row, self.n_rows
+        rows = "all rows" if first is None else f"row {first}" if n == 1 else f"{n} rows from row {first} on"
+        return f"{rows} of {self.file}: {self.error}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,36 +66,44 @@ class Receipt:
     """Rows that were handed to the training loop."""
     padded: int
     """Of these: rows repeated so that each rank has as many (`uneven`)."""
+    skipped: int
+    """Of those delivered: places in which another row stands, as their own could not be read or encoded
+    (`on_error="skip"`)."""
     dropped: int
     """Rows left out by `drop_last`."""
     left_out: int
-    """Rows at the end of the epoch's order that no rank delivers (`uneven="drop"`); the same on each rank."""
+    """Rows at the end of the epoch's order that no rank delivers (`uneven="drop"`), once it has ended; the same on each
+    rank."""
     world_size: int
     ranks: tuple[int, ...]
     """The ranks that the receipt is of."""
     digest: str | None
     """Sum of a hash of (file, number of the row in it) over the rows delivered, in 16 hexadecimal digits: the same for
     any order, number of ranks, workers or restarts. None without `audit=True`."""
+    skips: tuple[Skip, ...]
+    """What was skipped, and why; the first 1000 of them."""
     files: Mapping[str, FileRows] = field(repr=False)
     """Rows by file: by its path below the folder or table."""
 
     @property
     def whole(self) -> bool:
-        """Whether the receipt accounts for each row of the epoch: delivered once, or left out as asked for."""
+        """Whether the receipt accounts for each row of the epoch: delivered once, skipped, or left out as asked for."""
         return self.rows is not None and self.delivered - self.padded + self.dropped + self.left_out == self.rows
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as JSON has it."""
         found = {name: getattr(self, name) for name in self.__slots__}
         files = {path: {"planned": n.planned, "delivered": n.delivered} for path, n in self.files.items()}
-        return found | {"ranks": list(self.ranks), "whole": self.whole, "files": files}
+        skips = [{name: getattr(skip, name) for name in Skip.__slots__} for skip in self.skips]
+        return found | {"ranks": list(self.ranks), "whole": self.whole, "skips": skips, "files": files}
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> Receipt:
         """Return the receipt of which `to_dict` gave this, perhaps through JSON."""
         given = {name: found[name] for name in cls.__slots__}
         files = {path: FileRows(**rows) for path, rows in found["files"].items()}
-        return cls(**given | {"ranks": tuple(found["ranks"]), "files": files})
+        skips = tuple(Skip(**skip) for skip in found["skips"])
+        return cls(**given | {"ranks": tuple(found["ranks"]), "skips": skips, "files": files})
 
     def __add__(self, other: Receipt) -> Receipt:
         """Return the receipt of two ranks, or of two parts of an epoch that was resumed.
@@ -101,10 +130,13 @@ class Receipt:
             planned=self.planned + other.planned,
             delivered=self.delivered + other.delivered,
             padded=self.padded + other.padded,
+            skipped=self.skipped + other.skipped,
+            left_out=max(self.left_out, other.left_out),
             dropped=self.dropped + other.dropped,
             world_size=max(self.world_size, other.world_size),
             ranks=tuple(sorted({*self.ranks, *other.ranks})),
             digest=_added(self.digest, other.digest),
+            skips=(*self.skips, *other.skips),
             files=_merged(self.files, other.files, twice=bool(again)),
         )
 
@@ -117,13 +149,20 @@ class Receipt:
         ranks = "" if self.world_size == 1 else f", {_named(self.ranks)} of {self.world_size}"
         state = "" if self.complete else " so far"
         counts = [f"planned={self.planned}", f"delivered={self.delivered}"]
-        counts += [f"{n}={getattr(self, n)}" for n in ("padded", "dropped", "left_out") if getattr(self, n)]
+        counts += [f"{n}={getattr(self, n)}" for n in ("padded", "skipped", "dropped", "left_out") if getattr(self, n)]
         lines = [f"Receipt of epoch {self.epoch} of {self.source}{version}{ranks}{state}", f"  {' '.join(counts)}"]
         lines.append(f"  whole={self.whole} digest={self.digest or 'none (audit=False)'} files={len(self.files)}")
-        differ = [(path, n) for path, n in self.files.items() if n.delivered not in (None, n.planned)]
+        differ = [
+            (path, n)
+            for path, n in self.files.items()
+            if None not in (n.delivered, n.planned) and n.delivered != n.planned
+        ]
         lines += [f"  {path}: {n.delivered} of {n.planned} rows" for path, n in differ[:_SHOWN]]
         if len(differ) > _SHOWN:
             lines.append(f"  and {len(differ) - _SHOWN} more files")
+        lines += [f"  skipped {skip}" for skip in self.skips[:_SHOWN]]
+        if len(self.skips) > _SHOWN:
+            lines.append(f"  and {len(self.skips) - _SHOWN} more skips")
         return "\n".join(lines)
 
 

@@ -60,6 +60,8 @@ class Stages:
     ) -> None:  # fmt: skip
         self.reader, self.dataset, self.collator = reader, dataset, collator
         self.seed, self.numbered = seed, numbered
+        self.careful = False
+        self.skipped: list[tuple[int, str]] = []
         self.seeds_globals = False
         """Whether the process's own random states are seeded before each call: only in worker processes."""
 

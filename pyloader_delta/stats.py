@@ -17,6 +17,8 @@ class Stats:
     """Rows left out by `drop_last`."""
     rows_padded: int = 0
     """Rows repeated so that every rank has as many (`uneven`); they count among those planned and delivered."""
+    rows_skipped: int = 0
+    """Rows skipped by `on_error="skip"`; those that stand in their places count among those planned and delivered."""
     batches_delivered: int = 0
     bytes_delivered: int = 0
     """Bytes of the arrays of the batches."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -47,11 +47,12 @@ class Engine:
         lease_bytes: What batches in the hands of the training loop may cost before they are copied to its own memory.
         timeout_s: Longest time that a task may take; 0 for no limit.
         layout: What regions of shuffled windows will hold, where that is known before reading.
+        skips: Whether rows that end a worker are to be skipped: a run that has ended two is tried with care.
     """
 
     def __init__(
         self, executor: Executor, *, memory_bytes: int, lease_bytes: int, timeout_s: float,
-        layout: bytes | None = None,
+        layout: bytes | None = None, skips: bool = False,
     ) -> None:  # fmt: skip
         self.changed = threading.Condition()
         self.pool = SlabPool(shared=executor.shared, max_bytes=memory_bytes)
@@ -60,6 +61,7 @@ class Engine:
         self.closed = False
         self._executor = executor
         self._timeout_s = timeout_s
+        self._skips = skips
         self._number = 0
         self._cancelled = 0
         self._busy: dict[int, tuple[Task, float, list[int], int]] = {}  # worker → task, since when, slabs it uses, pass
@@ -185,7 +187,8 @@ class Engine:
         if task is not None:
             name = _place(task)
             self._deaths[name] = self._deaths.get(name, 0) + 1
-            if self._deaths[name] >= 2:
+            if self._deaths[name] >= (3 if self._skips and isinstance(task, RunTask) else 2):
+                del self._deaths[name]
                 error = WorkerDied(f"worker {worker} {how} while {task}; so did the worker before it")
                 if not isinstance(task, RunTask):
                     self.scheduler.read_failed(worker, task, error)
@@ -250,6 +253,7 @@ class Engine:
             if worker not in self._busy and self._executor.available(worker):
                 task = scheduler.next_task(worker)
                 if task is not None:
+                    task = self._with_care(task)
                     pins = self._slabs_of(task)
                     for slab in pins:
                         self.pool.pin(slab)
@@ -262,6 +266,11 @@ class Engine:
             self._regions.leave(number)
         scheduler.freed.clear()
         self.changed.notify_all()
+
+    def _with_care(self, task: Task) -> Task:
+        if self._skips and isinstance(task, RunTask) and self._deaths.get(_place(task), 0) >= 2:
+            return replace(task, careful=True)
+        return task
 
     def _land(self, worker: int) -> Task | None:
         """Note that a worker is idle; return its task if that is of this pass."""

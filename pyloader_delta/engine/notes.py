@@ -15,6 +15,8 @@ class Notes:
     numbers: NDArray[np.int64] | None = None
     """The number of each row that was gathered (see `numbered`), in order of delivery; None where they are not asked
     for."""
+    skipped: tuple[tuple[int, str], ...] = ()
+    """(row of the run, error) of each row that was skipped; another row of its batch stands in its place."""
 
 
 NOTHING = Notes()

@@ -17,23 +17,27 @@ from pyloader_delta.values import Columns
 
 FIELD = pa.field("pyloader_delta.row_number", pa.int64())
 _ROW_BITS = 36
-_FILLER = 1 << 62
+FILLER = 1 << 62
+"""Set in the number of a place in which another row stands: its own was skipped."""
 
 
-def numbered(batches: Sequence[pa.RecordBatch], position: int, rows: NDArray[np.int64]) -> list[pa.RecordBatch]:
+def numbered(
+    batches: Sequence[pa.RecordBatch], position: int, rows: NDArray[np.int64], *, filler: bool = False
+) -> list[pa.RecordBatch]:
     """Return the batches of a chunk with the column of numbers behind the others.
 
     Args:
         batches: The rows of the chunk.
         position: Its place in the epoch's plan, < 2**26.
         rows: Their numbers in its file, < 2**36, in order.
+        filler: Whether they are other rows in the place of the chunk's own.
 
     Raises:
         ContractError: There is a column of that name already.
     """
     if any(FIELD.name in batch.schema.names for batch in batches):
         raise ContractError(f"{FIELD.name!r} is a name of our own, with audit=True: rename that column")
-    codes = rows | (position << _ROW_BITS)
+    codes = rows | (position << _ROW_BITS) | (FILLER if filler else 0)
     found, start = [], 0
     for batch in batches:
         part = codes[start : start + batch.num_rows]
@@ -52,7 +56,7 @@ def taken_off(columns: Columns) -> tuple[Columns, NDArray[np.int64]]:
 
 def positions(codes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the chunks of numbers, by their place in the epoch's plan."""
-    found: NDArray[np.int64] = (codes & ~_FILLER) >> _ROW_BITS
+    found: NDArray[np.int64] = (codes & ~FILLER) >> _ROW_BITS
     return found
 
 

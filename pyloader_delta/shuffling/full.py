@@ -158,8 +158,9 @@ def full_shuffle(
         )
     if options.window.unit == "chunk":
         raise ConfigError("shuffle='full' deals rows out to buckets of shuffle_window: give a size, not 'chunk'")
-    if options.audit:
-        raise ConfigError("audit=True follows rows by their numbers in files, which shuffle='full' does not keep")
+    if options.numbered:
+        name = "audit=True" if options.audit else "on_error='skip'"
+        raise ConfigError(f"{name} follows rows by their numbers in files, which shuffle='full' does not keep")
     if options.scratch_dir is not None and not os.path.isdir(options.scratch_dir):
         raise ConfigError(f"scratch_dir {options.scratch_dir!r} is no folder")
     return FullShuffle(parts, units, options, name)
