@@ -24,10 +24,12 @@ lint: $(STAMP)  ## Check style (ruff) and types (mypy --strict)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy --strict pyloader_delta
 
-bench: $(STAMP)  ## Measure speed against the limit and a rival, and memory in a small cgroup; prints JSON
+bench: $(STAMP)  ## Measure speed against the limit and a rival, memory in a small cgroup, shuffling, resuming; prints JSON
 	for workload in tabular images tokens matrix; do $(PY) -m benchmarks.throughput --workload $$workload || exit; done
 	$(PY) -m benchmarks.memory
 	$(PY) -m benchmarks.planning
+	$(PY) -m benchmarks.shuffle
+	$(PY) -m benchmarks.resume
 
 clean:  ## Remove .venv, caches and generated tables
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis benchmarks/.data examples/.data

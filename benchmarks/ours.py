@@ -17,9 +17,11 @@ class Columns(Dataset):
         return batch
 
 
-def loader(table: Path, collator, *, batch_size: int, shuffle: bool, num_workers: int = 2, **options) -> DataLoader:
+def loader(
+    table: Path, collator, *, batch_size: int, shuffle: bool | str, num_workers: int = 2, **options
+) -> DataLoader:
     """Return a loader over the whole table; `options` are the DataLoader's own."""
-    reader = DeltaDataReader(batch_size, shuffle=shuffle)
+    reader = DeltaDataReader(batch_size, shuffle=bool(shuffle))
     return DataLoader(reader, Columns(), collator, str(table), shuffle=shuffle, num_workers=num_workers, **options)
 
 

@@ -23,7 +23,8 @@ from pyloader_delta.spill.scratch import Scratch
 from pyloader_delta.stages import Stages, named
 from pyloader_delta.values import Chunk, WindowSize
 
-_MOST_BYTES, _LEAST_BYTES = 256 << 20, 1 << 20
+_EXTENT_BYTES = 256 << 10  # what a bucket gets of a run, at least where memory allows: less is slow to read back
+_LEAST_BYTES = 16 << 20  # dealt out together: less would cost more calls than copies, more falls out of caches
 _COPIES = 4  # of the rows that a thread deals out together: as read, picked, as streams, and one for good measure
 
 
@@ -91,7 +92,7 @@ class FullShuffle:
         scratch = Scratch(self._options.scratch_dir, sum(chunk.size_bytes for _, chunk in wanted))
         self._scratch = scratch
         threads = 0 if self._options.workers == "inline" else self._options.n_workers
-        run_bytes = min(max(budget // (_COPIES * max(threads, 1)), _LEAST_BYTES), _MOST_BYTES)
+        run_bytes = min(max(len(wanted) * _EXTENT_BYTES, _LEAST_BYTES), budget // (_COPIES * max(threads, 1)))
         deal = Deal(
             self._opened,
             self.of(plan.epoch),

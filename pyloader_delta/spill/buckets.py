@@ -107,7 +107,8 @@ class Dealer:
         for starts, stops, numbers in self._layers:
             bucket, inside = _inside(starts, stops, positions)
             rows = np.flatnonzero(inside)
-            order = rows[np.argsort(bucket[rows], kind="stable")]
+            keys = bucket[rows].astype(np.uint16 if len(starts) < 1 << 16 else np.int64)  # few bits are sorted by radix
+            order = rows[np.argsort(keys, kind="stable")]
             sorted_ = bucket[order]
             edges = np.flatnonzero(np.diff(sorted_, prepend=-1, append=len(starts))).tolist()
             found += [(int(numbers[sorted_[low]]), order[low:high]) for low, high in pairwise(edges)]
