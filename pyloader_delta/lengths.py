@@ -19,16 +19,21 @@ class Lengths:
     if TYPE_CHECKING:
 
         def _place(self) -> Place: ...
+        def _more(self) -> int: ...
 
     def __len__(self) -> int:
         """Return the batches that one `iter()` yields.
+
+        After `load_state_dict`, those before the state are counted. Where another number of ranks goes on within an
+        epoch, or another version of the table follows it, that epoch counts as it is: what was delivered and what is
+        left.
 
         Raises:
             TypeError: Lengths are unknown before reading, or `num_epoch` is None.
         """
         if self._options.num_epoch is None:
             raise TypeError("num_epoch=None has no end, so no len(); batches_per_epoch is one epoch's")
-        return self._options.num_epoch * self.batches_per_epoch
+        return self._options.num_epoch * self.batches_per_epoch + self._more()
 
     def __bool__(self) -> bool:
         return True

@@ -8,7 +8,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import chain, count, islice
+from itertools import chain
 from typing import Any, Generic, Literal, TypeVar
 
 from pyloader_delta import budget
@@ -21,16 +21,15 @@ from pyloader_delta.engine.numbered import FIELD as ROW_NUMBER
 from pyloader_delta.engine.processes import ProcessExecutor
 from pyloader_delta.engine.region import learn_schema
 from pyloader_delta.engine.scheduler import Scheduler
+from pyloader_delta.epochs import epoch_plans
 from pyloader_delta.errors import ConfigError
 from pyloader_delta.facade import Facade
 from pyloader_delta.ledger import Ledger, base_of
 from pyloader_delta.lengths import Lengths
 from pyloader_delta.options import check_parts, check_root, group_size, make_options
 from pyloader_delta.passes import BatchIterator, Pass
-from pyloader_delta.plan.epoch import Order, plan_epoch, split, total_rows
-from pyloader_delta.plan.limit import limited
+from pyloader_delta.plan.epoch import Order, split, total_rows
 from pyloader_delta.plan.ranks import Uneven
-from pyloader_delta.plan.resume import resumed
 from pyloader_delta.progress import Shown
 from pyloader_delta.progress import wanted as progress_wanted
 from pyloader_delta.ranks import check_place
@@ -278,35 +277,26 @@ class DataLoader(Lengths, Facade, Resumable, Generic[T_co]):
         place = self._place()
         begins = self._loaded
         if begins is not None:
-            self._next_epoch, self._loaded = begins.epoch, None
+            begins, self._loaded = self._beginning(begins, place), None
+            self._next_epoch = begins.epoch
         elif self._set_epoch is not None:
             self._next_epoch, self._set_epoch = self._set_epoch, None
         elif older is not None and older.delivered:
             self._next_epoch = older.epoch + (1 if older.peeked() is None else 0)
-        first = self._next_epoch
-        begins = begins or Position(first, 0, first)
-        epochs: Iterator[int] = (
-            count(first) if options.num_epoch is None else iter(range(first, begins.began + options.num_epoch))
+        begins = begins or Position(self._next_epoch, 0, self._next_epoch)
+        order, full = self._order, self._full  # the engine must not hold the loader: it could never be garbage
+        reread = self.datareader.missing_as_none  # which columns files have had so far must be learned
+        plan, others, again = epoch_plans(
+            begins, place, self._units if full is None else full.units, order, options, self._group, reread=reread
         )
-        full, order = self._full, self._order  # the engine must not hold the loader: it could never be garbage
-        units = self._units if full is None else full.units
-        most = options.max_rows
-        plans = (limited(plan_epoch(units, order, epoch, place), most) for epoch in epochs)
-        head = list(islice(plans, 1))
         size_bytes = budget.budget_bytes(options, order.shuffle_rows)
-        budget.check_windows(head[0], size_bytes)
-        again = 0
-        if begins.batches:
-            reread = self.datareader.missing_as_none  # which columns files have had so far must be learned
-            head[0], again = resumed(
-                head[0], begins.batches, batch_size=options.batch_size, group=self._group, reread=reread
-            )
+        budget.check_windows(plan, size_bytes)
         make = partial(
             Scheduler, limits=budget.limits(options, size_bytes), batch_size=options.batch_size,
             drop_last=options.drop_last, group=self._group, strict_types=self.dataset.input_format != "python",
             missing_as_none=self.datareader.missing_as_none, lost=self._ledger.lost if options.skips else None,
         )  # fmt: skip
-        noted, rest = self._ledger.noted, chain(head, plans)
+        noted, rest = self._ledger.noted, chain([plan], others)
         schedulers = (
             (make(noted(rest)) for _ in range(1))
             if full is None
@@ -362,7 +352,9 @@ def _known_layout(datareader: DataReader[Any], *, numbered: bool) -> bytes | Non
     """Return what shuffled windows will hold, where the reader's own schema tells it before anything is read."""
     if type(datareader).read_chunk is not DeltaDataReader.read_chunk:
         return None
-    schema = datareader._pinned().schema  # type: ignore[attr-defined]
+    schema = datareader.one_schema  # type: ignore[attr-defined]
+    if schema is None:
+        return None
     return learn_schema(schema.append(ROW_NUMBER) if numbered else schema)
 
 

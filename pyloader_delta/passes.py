@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,6 +23,7 @@ from pyloader_delta.plan.ranks import Place
 from pyloader_delta.state import Position
 from pyloader_delta.stats import Stats
 
+_WINDOWS = 256  # batches that a wrapper may have fetched ahead, for it to be known where their windows began
 PEEK = 2
 """An iterator dropped after at most so many batches was a peek: the next one begins with the same batches."""
 
@@ -72,6 +74,7 @@ class Pass:
         self._run: Run | None = None
         self._in_run = 0
         self._epoch_rows, self._of_epoch = 0, -1
+        self._windows: deque[tuple[int, int, tuple[int, int]]] = deque(maxlen=_WINDOWS)
         self._ledger = ledger
         self._tally: Tally | None = None  # of the epoch of the batch delivered last
         self._notes = NOTHING
@@ -83,12 +86,24 @@ class Pass:
         self.cut_off = self.cut_off or not (self.finished or self.at_epoch_end)
         self.finished = True
 
-    def position(self, num_epoch: int | None) -> Position:
-        """Return where the pass is after the batch delivered last; the beginning of the next one at its end."""
-        if not self.at_epoch_end:
-            return Position(self.epoch, self.batches, self.began)
-        after = self.epoch + 1
-        return Position(after, 0, after if num_epoch is not None and after >= self.began + num_epoch else self.began)
+    def position(self, num_epoch: int | None, again: int = 0) -> Position:
+        """Return where the pass is after the batch delivered last; the beginning of the next one at its end.
+
+        Args:
+            num_epoch: Epochs of a pass.
+            again: Batches delivered last that will be given once more.
+        """
+        if self.at_epoch_end:
+            return Position(self.epoch, 0, self.began).following(num_epoch)
+        return self.place_in(self.epoch, self.batches - again)
+
+    def place_in(self, epoch: int, batches: int) -> Position:
+        """Return the place after so many batches of an epoch of the pass."""
+        begins = self.begins if epoch == self.begins.epoch else Position(epoch, 0, epoch)
+        window = begins.window if batches == begins.batches else None
+        for found in self._windows:
+            window = found[2] if found[:2] == (epoch, batches) else window
+        return Position(epoch, batches, self.began, begins.history, window, begins.source)
 
     def peeked(self) -> list[Any] | None:
         """Return private copies of the batches delivered so far, before `finalize`; None if they were no peek."""
@@ -154,6 +169,8 @@ class Pass:
         self._stats.rows_delivered += n_rows
         self._stats.batches_delivered += 1
         self.at_epoch_end = task.last and self._in_run == len(task.batch_rows)
+        if tally.total is None:
+            self._windows.append((self.epoch, self.batches, task.window_after(self._in_run)))
         repeated = tally.plan.padded if self._epoch_rows == tally.total else 0
         self._stats.rows_padded += repeated
         tally.delivered += n_rows

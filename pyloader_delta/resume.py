@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 from pyloader_delta.engine.core import Engine
-from pyloader_delta.errors import ConfigError
+from pyloader_delta.errors import ConfigError, StateError
 from pyloader_delta.options import Options, whole
 from pyloader_delta.passes import BatchIterator, Pass
 from pyloader_delta.plan.epoch import Order
 from pyloader_delta.plan.ranks import Place, Uneven
 from pyloader_delta.ranks import found_place
-from pyloader_delta.state import Position, from_state, identity, to_state
+from pyloader_delta.sources import earlier_source
+from pyloader_delta.state import (
+    OF_VERSION,
+    Extent,
+    Position,
+    Source,
+    check_order,
+    from_state,
+    identity,
+    order_of,
+    to_state,
+)
 from pyloader_delta.values import Chunk
 
 
@@ -20,6 +32,7 @@ class Resumable:
     """Base of `DataLoader`."""
 
     datareader: Any
+    root_dir: str
     _asked_place: tuple[int | None, int | None, Uneven]
     _options: Options
     _order: Order
@@ -68,28 +81,49 @@ class Resumable:
             position = self._back(position, whole(batches, "batches", at_least=0))
         live = self._pass
         place = live.place if live is not None and position.batches and self._loaded is None else self._place()
-        return to_state(position, self._known(), place)
+        return to_state(position, self._known() if position.source is None else position.source.known, place)
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any], on_new_version: Literal["refuse", "continue"] = "refuse") -> None:
         """Go on where a state was taken: the next `iter()` gives the rest of its epoch, then of its pass.
 
-        The rest is the same, bit for bit, whatever the number and kind of workers. Nothing of windows that were
-        delivered is read again, except by readers of files whose columns differ (`JsonLineDataReader`) and where
-        lengths are unknown: these are read once more, and not encoded. An older iterator ends.
+        The rest is the same, bit for bit, whatever the number and kind of workers. Where the number of ranks (or
+        `uneven`) is another, what is left of the epoch is shared out anew: each row is still delivered once, and each
+        rank has as many batches. Nothing of windows that were delivered is read again, except by readers of files whose
+        columns differ (`JsonLineDataReader`). An older iterator ends.
+
+        Args:
+            state: What `state_dict` returned, on any rank.
+            on_new_version: Whether a state of an earlier version of the table is refused, or its epoch is finished on
+                that version, whose files must still be there; from the next epoch on the loader's version is read.
 
         Raises:
-            StateError: The state is of another table, version, order or, within an epoch, number of ranks; names what
-                differs.
+            StateError: The state is of another table, version or order, or its version cannot be read any more; names
+                what differs. Nothing is changed then.
+            ConfigError: `on_new_version` is neither.
         """
-        n_batches = None if self._n_rows is None else self.batches_per_epoch
-        place, num_epoch = self._place(), self._options.num_epoch
-        position = from_state(state, self._known(), place, n_batches, num_epoch)
+        if on_new_version not in ("refuse", "continue"):
+            raise ConfigError(f"on_new_version must be 'refuse' or 'continue', got {on_new_version!r}")
+        order, known, source = order_of(state), self._known(), None
+        if on_new_version == "continue" and _is_earlier(order, known):
+            check_order(order, known, but=OF_VERSION)
+            if state["history"]:
+                source = self._earlier(order["version"])
+                check_order(order, source.known)
+        else:
+            check_order(order, known)
+        place, n_rows = self._place(), self._n_rows if source is None else source.n_rows
+        if place.world_size > 1 and n_rows is None:
+            raise StateError("the state's version has files of unknown length, which ranks cannot share")
+        position = replace(from_state(state, self._extent(source), self._options.num_epoch), source=source)
         older = self._iterator() if self._iterator is not None else None
         if older is not None:
             older.replace()
         if self._pass is not None and self._engine is not None:
             self._pass.end()
             self._engine.cancel(self._pass.number)
+        if source is not None and self._engine is not None:
+            self._engine.close()  # its workers do not know the earlier version
+            self._engine = None
         self._pass = self._hidden = self._set_epoch = None
         self._loaded, self._next_epoch = position, position.epoch
 
@@ -102,6 +136,39 @@ class Resumable:
             )  # fmt: skip
         return self._identity
 
+    def _earlier(self, version: int) -> Source:
+        return earlier_source(self.datareader, self.root_dir, version, self._options, self._order)
+
+    def _extent(self, source: Source | None) -> Extent | None:
+        """Return how long an epoch of the source is, or of the loader's own; None where lengths are unknown."""
+        n_rows, options = self._n_rows if source is None else source.n_rows, self._options
+        return None if n_rows is None else Extent(n_rows, options.batch_size, options.drop_last, options.limit)
+
+    def _batches_in(self, position: Position, place: Place) -> int | None:
+        """Return the batches that a position's epoch has, those before its history left out; None where unknown."""
+        extent = self._extent(position.source)
+        return None if extent is None else extent.batches(place, position.history)
+
+    def _beginning(self, position: Position, place: Place) -> Position:
+        """Return where a pass begins: the next epoch where others have left this one no batch."""
+        begins = position.at(place)
+        left_none = begins.history and self._batches_in(begins, place) == 0
+        return begins.following(self._options.num_epoch) if left_none else begins
+
+    def _more(self) -> int:
+        """Return how many batches more, or fewer, than others an epoch has that is finished after a restart."""
+        live, num_epoch = self._pass, self._options.num_epoch
+        begins = self._loaded
+        if begins is None and live is not None and not live.finished and num_epoch is not None:
+            begins = live.begins if not live.at_epoch_end or live.epoch + 1 < live.began + num_epoch else None
+        if begins is None or self._n_rows is None:
+            return 0
+        place = self._place()
+        begins = begins.at(place)
+        n = self._batches_in(begins, place)
+        before = sum(entry.batches for entry in begins.history)
+        return 0 if n is None else before + n - (self._batches_in(Position(begins.epoch, 0, begins.epoch), place) or 0)
+
     def _position(self) -> Position:
         if self._loaded is not None:
             return self._loaded
@@ -111,9 +178,8 @@ class Resumable:
             return Position(self._set_epoch, 0, self._set_epoch)
         if live is None:
             return Position(self._next_epoch, 0, self._next_epoch)
-        position = live.position(self._options.num_epoch)
         again = held.to_replay if held is not None else 0
-        return Position(position.epoch, position.batches - again, position.began)
+        return live.position(self._options.num_epoch, again)
 
     def _back(self, position: Position, used: int) -> Position:
         """Return the place after the first `used` batches of the live iterator."""
@@ -128,5 +194,12 @@ class Resumable:
         while batch < 0:
             if self._n_rows is None:
                 raise ConfigError(f"batches={used} is in an earlier epoch, whose number of batches is not known")
-            epoch, batch = epoch - 1, batch + self.batches_per_epoch
-        return Position(epoch, batch, live.began)
+            epoch -= 1
+            batch += self._batches_in(live.place_in(epoch, 0), live.place) or 0
+        return live.place_in(epoch, batch)
+
+
+def _is_earlier(order: Any, known: Any) -> bool:
+    """Return whether a state is of an earlier version of the loader's table."""
+    versions = order.get("version"), known["version"]
+    return all(type(version) is int for version in versions) and versions[0] < versions[1]

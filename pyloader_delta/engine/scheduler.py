@@ -208,7 +208,8 @@ class Scheduler:
         ends = progress.failure is not None or available == left
         if available != left:
             available -= available % size
-        groups, starved = progress.groups(available, size, self._group, self._batches_per_run(), ends=ends)
+        group = progress.plan.group or self._group
+        groups, starved = progress.groups(available, size, group, self._batches_per_run(group), ends=ends)
         rows = min(sum(groups) * size, available)
         if rows <= 0:
             return None
@@ -237,12 +238,12 @@ class Scheduler:
         if self._batch_cost is None:
             return len(self._undelivered) < self.limits.n_workers
         flying = sum(size is None for _, size in self._undelivered.values())
-        run_bytes = self._batch_cost[0] * self._batches_per_run()
+        run_bytes = self._batch_cost[0] * self._batches_per_run(self._group)
         return self._finished_bytes + (flying + 1) * run_bytes <= self.limits.batch_bytes
 
-    def _batches_per_run(self) -> int:
+    def _batches_per_run(self, group: int) -> int:
         if self._batch_cost is None:
-            return self._group
+            return group
         size_bytes, seconds = self._batch_cost
         limits = self.limits
         fit = min(
@@ -250,7 +251,7 @@ class Scheduler:
             int(min(limits.run_bytes, limits.batch_bytes // 2) / max(size_bytes, 1.0)),
             int(limits.run_seconds / max(seconds, 1e-9)),
         )
-        return max(fit // self._group, 1) * self._group
+        return max(fit // group, 1) * group
 
     def _fail_if_due(self, progress: Progress) -> None:
         """Put the epoch's failure in the place of the next run once everything before it was made."""
@@ -340,8 +341,8 @@ class Scheduler:
         head = next(iter(self._undelivered.values()), None)
         if head is not None and head[0].epoch != progress.plan.epoch and head[0].epoch in self._by_epoch:
             progress = self._by_epoch[head[0].epoch]
-        row = head[0].first_row if head is not None else progress.next_row
-        window = progress.window_at(row + (self._batch_size * self._group if head is None else head[0].n_rows) - 1) + 1
+        n = self._batch_size * (progress.plan.group or self._group) if head is None else head[0].n_rows
+        window = progress.window_at((progress.next_row if head is None else head[0].first_row) + n - 1) + 1
         if window < len(progress.plan.windows):
             end = progress.base + progress.plan.windows[window].stop
         else:

@@ -126,6 +126,18 @@ class RunTask:
         """Rows of all batches of the run."""
         return sum(self.batch_rows)
 
+    def window_after(self, n_batches: int) -> tuple[int, int]:
+        """Return the window that holds the row after so many batches, and the number in the epoch of its first row."""
+        row, end = 0, sum(self.batch_rows[:n_batches])
+        for segment in self.segments:
+            start, row = row, row + segment.stop - segment.start
+            if end < row:
+                return segment.window, self.first_row + start - segment.start
+        last = self.segments[-1]
+        if last.stop == last.n_rows:
+            return last.window + 1, self.first_row + row
+        return last.window, self.first_row + row - last.stop
+
     def __str__(self) -> str:
         last = self.first_batch + len(self.batch_rows) - 1
         rows = f"rows {self.first_row}..{self.first_row + self.n_rows - 1}"

@@ -10,7 +10,10 @@ from pyloader_delta.plan.epoch import EpochPlan
 from pyloader_delta.values import same_row_group
 
 
-def resumed(plan: EpochPlan, batch: int, *, batch_size: int, group: int, reread: bool = False) -> tuple[EpochPlan, int]:
+def resumed(
+    plan: EpochPlan, batch: int, *, batch_size: int, group: int, reread: bool = False,
+    window: tuple[int, int] | None = None,
+) -> tuple[EpochPlan, int]:  # fmt: skip
     """Return a plan of the epoch from batch `batch` on, and how many batches before it must be made once more.
 
     These are the ones that are encoded in one call with it: what the call's random numbers do to them depends on where
@@ -22,14 +25,20 @@ def resumed(plan: EpochPlan, batch: int, *, batch_size: int, group: int, reread:
         batch_size: Rows in a batch.
         group: Batches that may be encoded in one call.
         reread: Read the windows before it too, without encoding them: for files whose columns must be learned in order.
-            It is done where lengths are unknown as well.
+        window: Where lengths are unknown: number and first row of the window that holds the batch's first row; None to
+            read the windows before it too.
     """
     first = group_start(plan, batch, batch_size, group)
-    row, window = first * batch_size, 0
-    if plan.n_rows is not None and not reread:
+    row, number, window_row = first * batch_size, 0, None
+    if reread:
+        pass
+    elif plan.n_rows is not None:
         starts = window_starts(plan)
-        window = max(min(bisect_right(starts, row) - 1, len(plan.windows) - 1), 0)
-    return replace(plan, first_batch=first, first_row=row, first_window=window), batch - first
+        number = max(min(bisect_right(starts, row) - 1, len(plan.windows) - 1), 0)
+    elif window is not None and window[0] < len(plan.windows) and window[1] <= row:
+        number, window_row = window
+    found = replace(plan, first_batch=first, first_row=row, first_window=number, first_window_row=window_row)
+    return found, batch - first
 
 
 def window_starts(plan: EpochPlan) -> list[int]:

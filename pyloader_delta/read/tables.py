@@ -46,6 +46,7 @@ class TableReader(DataReader[T_co]):
     length_advice = "set exact_length=True"
 
     _pin: Pin | None = None
+    _earlier: Pin | None = None
 
     def __init__(
         self,
@@ -87,6 +88,8 @@ class TableReader(DataReader[T_co]):
             ReadError: The file is missing, corrupt or changed; the text names it, and the version of a Delta table.
         """
         pin = self._pinned()
+        if self._earlier is not None and chunk.version == self._earlier.version:
+            pin = self._earlier
         if chunk.version != pin.version:
             raise ConfigError(
                 f"{chunk} is not of the pinned version {pin.version} of {pin.request[0]}; take chunks from chunks()"
@@ -101,8 +104,19 @@ class TableReader(DataReader[T_co]):
 
     def close(self) -> None:
         """Close files and cursors; a later `read_chunk` opens them again."""
-        if self._pin is not None:
-            self._pin.files.close()
+        for pin in (self._pin, self._earlier):
+            if pin is not None:
+                pin.files.close()
+
+    def reads_also(self, reader: TableReader[Any]) -> None:
+        """Read chunks of another version of the table too, as another reader has listed them."""
+        self._earlier = reader._pinned()
+
+    @property
+    def one_schema(self) -> pa.Schema | None:
+        """The schema of all chunks that are read; None where versions differ in it."""
+        schema = self._pinned().schema
+        return schema if self._earlier is None or self._earlier.schema.equals(schema) else None
 
     def _store(self, root: str) -> Store:
         """Return the store of a path or URI, reached as the reader's settings say."""
@@ -123,6 +137,7 @@ class TableReader(DataReader[T_co]):
             raise ConfigError(f"exact_length of {type(self).__name__} must be True or False, got {self.exact_length!r}")
         chunks, explanation = list_chunks(store, snapshot, selection, exact_length=self.exact_length)
         self.close()
+        self._earlier = None
         self._pin = Pin(request, snapshot, OpenFiles(store, selection), selection.schema, explanation)
         return chunks
 

@@ -101,8 +101,6 @@ def test_T4_each_rank_goes_on_with_its_own_share_from_one_state(root, uneven):
             rest.load_state_dict(states[2])
             equal(list(rest), batches[2:])
     assert taken[0] == taken[1] == taken[2]
-    with loader(root, rank=0, world_size=2, uneven=uneven) as other, pytest.raises(StateError, match="3 ranks"):
-        other.load_state_dict(taken[0])
 
 
 def test_at_an_epochs_end_a_state_loads_for_another_number_of_ranks(root):
@@ -277,7 +275,7 @@ def test_a_state_of_other_files_is_refused_and_one_of_a_moved_folder_is_not(root
     "change",
     [
         {"format": 2}, {"epoch": -1}, {"epoch": "1"}, {"history": [[1, 10**6, "pad"]]}, {"history": [[1]]},
-        {"history": None}, {"history": [[1, 1, "pad"], [2, 1, "pad"]]}, {"pass_epoch": 5}, {"order": None},
+        {"history": None}, {"history": [[2, 1, "pad"], [1, 10**6, "pad"]]}, {"pass_epoch": 5}, {"order": None},
     ],
 )  # fmt: skip
 def test_what_is_no_state_is_refused(root, change):
