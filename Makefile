@@ -4,11 +4,12 @@ PYTHON ?= python3
 VENV   := .venv
 PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.ready
+DOCS   := $(VENV)/.docs
 # A server like Azure's, for tests: they skip where it is missing, as where there is no npm.
 AZURITE := azurite@3.37.0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test lint docs bench clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +24,9 @@ lint: $(STAMP)  ## Check style (ruff) and types (mypy --strict)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy --strict pyloader_delta
+
+docs: $(DOCS)  ## Build the site of the docs into build/site; a warning is an error
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
 
 bench: $(STAMP)  ## Measure speed against the limit and a rival, memory in a small cgroup, shuffling, resuming; prints JSON
 	for workload in tabular images tokens matrix; do $(PY) -m benchmarks.throughput --workload $$workload || exit; done
@@ -45,4 +49,8 @@ $(STAMP): requirements.txt setup.py
 	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	@if command -v npm >/dev/null; then npm install --silent --no-audit --no-fund --prefix $(VENV)/node $(AZURITE) || \
 	  echo 'npm could not install $(AZURITE): tests of Azure will be skipped' >&2; fi
+	@touch $@
+
+$(DOCS): $(STAMP) requirements-docs.txt
+	$(PY) -m pip install --quiet --disable-pip-version-check -r requirements-docs.txt
 	@touch $@
