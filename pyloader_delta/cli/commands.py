@@ -13,6 +13,7 @@ _COMMANDS = {
     "check": "Compare a table's files with its log.",
     "convert": "Make a Delta table of images, CSV, JSON lines or Parquet.",
     "inspect": "Say what a table is made of, and what would make it better to train on.",
+    "preview": "Tell how batches would mix a table, before any training.",
 }
 
 

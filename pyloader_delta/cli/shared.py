@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -90,7 +91,16 @@ def fail(error: BaseException, as_json: bool) -> NoReturn:
 
 def print_json(document: Any) -> None:
     """Print a document on standard output."""
-    click.echo(json.dumps(document, indent=2, ensure_ascii=False, default=str))
+    click.echo(json.dumps(_plain(document), indent=2, ensure_ascii=False, default=str, allow_nan=False))
+
+
+def _plain(value: Any) -> Any:
+    """Return a document without numbers that JSON has not."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def message(text: str) -> None:

@@ -107,7 +107,7 @@ def test_features_are_named_and_deleted_rows_counted(run, tmp_path, kind):
 # Errors and usage ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["inspect", "check", "bench"])
+@pytest.mark.parametrize("name", ["inspect", "check", "bench", "preview"])
 def test_no_table_is_status_1_and_one_line(run, name, tmp_path):
     ended = run(name, tmp_path / "none")
     assert (ended.status, ended.out) == (1, "")
@@ -131,7 +131,7 @@ def test_a_storage_option_is_not_shown(run, tmp_path):
     assert "s3cr3t" not in ended.out + ended.err
 
 
-@pytest.mark.parametrize("name", ["inspect", "check", "bench"])
+@pytest.mark.parametrize("name", ["inspect", "check", "bench", "convert", "preview"])
 def test_each_command_has_help_with_examples(run, name):
     ended = run(name, "--help")
     assert ended.status == 0

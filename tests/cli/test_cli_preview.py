@@ -1,0 +1,58 @@
+"""`preview` tells how a table is mixed by the settings that one will train with."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory) -> str:
+    """Ten files, each of one label, with a struct beside."""
+    path = str(tmp_path_factory.mktemp("tables") / "t")
+    for label in range(10):
+        rows = {"x": np.arange(500), "label": np.full(500, label), "pair": [{"a": None}] * 500}
+        write_deltalake(path, pa.table(rows, schema=pa.schema(
+            [("x", pa.int64()), ("label", pa.int64()), ("pair", pa.struct([("a", pa.int32())]))]
+        )), mode="append")  # fmt: skip
+    return path
+
+
+def test_preview_compares_ways_of_shuffling(run, table):
+    def distance(*options) -> float:
+        found = run("preview", table, "--label", "label", "--batch-size", "100", "--json", *options).document
+        assert (found["n_rows"], found["n_chunks"], found["label"]) == (5000, 10, "label")
+        return found["label_distance"]
+
+    whole, chunk, none = (
+        distance("--shuffle-window", "all"),
+        distance("--shuffle-window", "chunk"),
+        distance("--shuffle", "none"),
+    )
+    assert whole < 0.2 < 0.8 < min(chunk, none)
+    assert distance("--shuffle", "full", "--seed", "7", "--epoch", "3") < 0.2
+
+
+def test_preview_prints_and_draws(run, table, tmp_path):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    ended = run("preview", table, "--column", "x", "--shuffle-window", "500", "--plot", tmp_path / "shuffle.png")
+    assert (ended.status, "5000 rows in 10 row groups" in ended.out) == (0, True)
+    assert (tmp_path / "shuffle.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_json_has_no_nan(run, table):
+    found = run("preview", table, "--batch-size", "1", "--batches", "1", "--json").document
+    assert found["spread"] is None
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--label", "lable"], "lable"),
+        (["--shuffle-window", "much"], "shuffle_window"),
+        (["--filter", "x < 0"], "no row"),
+    ],
+)
+def test_preview_refuses_what_is_wrong(run, table, options, words):
+    ended = run("preview", table, *options)
+    assert (ended.status, words in ended.err) == (1, True), ended.err
