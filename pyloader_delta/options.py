@@ -11,6 +11,7 @@ from pyloader_delta.collate.base import DataCollator
 from pyloader_delta.encode.base import Dataset, InputFormat
 from pyloader_delta.errors import ConfigError
 from pyloader_delta.memory import parse_bytes, usable_cpus
+from pyloader_delta.ours import is_ours
 from pyloader_delta.read.base import DataReader
 from pyloader_delta.values import WindowSize
 
@@ -194,10 +195,10 @@ def _window(value: Any) -> WindowSize:
 def _kind(workers: str, datareader: DataReader[Any], dataset: Dataset[Any]) -> WorkerKind:
     if workers == "thread" or workers == "process":
         return "thread" if workers == "thread" else "process"
-    own = type(datareader).__module__.partition(".")[0] != "pyloader_delta" and any(
+    own = not is_ours(type(datareader)) and any(
         name in vars(kind)
         for kind in type(datareader).__mro__
-        if kind.__module__.partition(".")[0] != "pyloader_delta"
+        if not is_ours(kind)
         for name in ("read_file", "read_chunk")
     )
     python = dataset.input_format == "python" or getattr(dataset, "runs_python", False)

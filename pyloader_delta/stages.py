@@ -14,6 +14,7 @@ from pyloader_delta.collate.base import DataCollator
 from pyloader_delta.encode.base import Dataset, checked_features
 from pyloader_delta.encode.inputs import Inputs
 from pyloader_delta.errors import ContractError, IncompleteEpochError, LoaderError, ReadError
+from pyloader_delta.ours import is_ours
 from pyloader_delta.ragged import Ragged, RaggedBatch, cuts
 from pyloader_delta.read.base import DataReader
 from pyloader_delta.read.columns import to_batches
@@ -73,17 +74,14 @@ class Stages:
     @property
     def keeps_nothing(self) -> bool:
         """Whether what gets gathered columns keeps no view of them: it is no code of the user's."""
-        ours = all(
-            method.__module__.startswith("pyloader_delta.")
-            for method in (type(self.dataset).batch_encode, type(self.collator).collate_batch)
-        )
+        ours = is_ours(type(self.dataset).batch_encode) and is_ours(type(self.collator).collate_batch)
         return ours and self.dataset.input_format == "columns" and not getattr(self.dataset, "runs_python", True)
 
     @property
     def owns_blocks(self) -> bool:
         """Whether nobody else holds the memory that was read: it is no table of the user's own."""
         method = type(self.reader).read_chunk
-        return method is not DataReader.read_chunk and method.__module__.startswith("pyloader_delta.")
+        return method is not DataReader.read_chunk and is_ours(method)
 
     def open(self) -> None:
         """Open all three."""

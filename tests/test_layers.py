@@ -19,6 +19,7 @@ SHARED = {
     "ragged",
     "rng",
     "memory",
+    "ours",
 }  # the ground: types, pure functions, no I/O
 STAGES = {"delta", "plan", "read", "encode", "collate", "engine"}
 WIRING = {

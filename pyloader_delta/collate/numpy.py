@@ -11,6 +11,7 @@ from pyloader_delta.collate.base import DataCollator, T_co
 from pyloader_delta.collate.rows import Kinds, finished
 from pyloader_delta.columns import from_arrow
 from pyloader_delta.errors import ValueTypeError
+from pyloader_delta.ours import is_ours
 from pyloader_delta.ragged import Listed, Ragged, RaggedBatch, texts
 
 
@@ -18,8 +19,7 @@ class _Rowwise:
     """The default of `rowwise`, found when asked for; a class or an object may set its own in its place."""
 
     def __get__(self, owner: Any, kind: type) -> bool:
-        method = getattr(kind if owner is None else owner, "collate_batch", None)
-        return str(getattr(method, "__module__", "")).startswith("pyloader_delta.")
+        return is_ours(getattr(kind if owner is None else owner, "collate_batch", None))
 
 
 class NumpyDataCollator(DataCollator[T_co]):

@@ -228,7 +228,7 @@ class Column:
     def _text(self, array: pa.Array) -> Ragged:
         if array.null_count:
             fill = arrays.zero(array.type) if self.spec.fill_null is None else self.spec.fill_null
-            array = array.fill_null(fill)
+            array = _filled_text(array, fill.encode() if isinstance(fill, str) else fill)
         values, lengths = arrays.text_parts(array)
         return Ragged(values, (lengths,), "str" if arrays.is_text(array.type) else "bytes")
 
@@ -236,7 +236,7 @@ class Column:
         width = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
         there = arrays.nulls(array) if array.null_count else None
         if there is not None:
-            array = array.fill_null(arrays.text_array([b"\0" * width], pa.binary()).cast(array.type)[0])
+            array = _filled_text(array, b"\0" * width)
         raw, lengths = arrays.text_parts(array)
         if (lengths != width).any():
             row = int(np.flatnonzero(lengths != width)[0])
@@ -350,6 +350,11 @@ class Column:
         if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
             return arrays.UNITS[kind.unit]
         return None
+
+
+def _filled_text(array: pa.Array, fill: bytes) -> pa.Array:
+    """Return texts or bytes with their nulls filled; from a value of Python's, pyarrow would import pandas first."""
+    return array.fill_null(arrays.text_array([fill], pa.binary()).cast(array.type)[0])
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:

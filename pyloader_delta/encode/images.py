@@ -111,10 +111,12 @@ def _jpeg() -> Callable[[bytes], NDArray[np.uint8]] | None:
 
 
 def _torchvision() -> Callable[[bytes], NDArray[np.uint8]] | None:
+    """Return torchvision's decoder; None where it is missing, or made for another build of torch."""
     try:
         io = importlib.import_module("torchvision.io")
         torch = importlib.import_module("torch")
-    except ImportError:
+        torch.ops.image.decode_jpeg  # noqa: B018  what torchvision's own library registers
+    except (ImportError, RuntimeError, AttributeError, OSError):
         return None
 
     def decoded(row: bytes) -> NDArray[np.uint8]:

@@ -18,6 +18,12 @@ def refuse_options(spec: FieldSpec, kind: pa.DataType) -> None:
         raise ConfigError(
             f"FieldSpec({spec.name!r}): fill_null must be {wanted.__name__} like the column, got {spec.fill_null!r}"
         )
+    fixed = bytes_alone and pa.types.is_fixed_size_binary(kind) and spec.fill_null is not None
+    if fixed and len(spec.fill_null) != kind.byte_width:
+        raise ConfigError(
+            f"FieldSpec({spec.name!r}): fill_null must have {kind.byte_width} bytes like the column, got "
+            f"{len(spec.fill_null)}"
+        )
     numbers = not (text or bytes_alone or pa.types.is_struct(kind) or pa.types.is_map(kind))
     for option, given, fits, what in (
         ("dtype", spec.dtype is not None, numbers, "numbers"),

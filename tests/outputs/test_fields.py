@@ -2,6 +2,8 @@
 
 import datetime as dt
 import io
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from deltalake import write_deltalake
 
 from pyloader_delta import ConfigError, ContractError, DataLoader, FieldSpec, ValueTypeError
 from pyloader_delta.collate.framework import collator_of
+from pyloader_delta.encode import images
 from pyloader_delta.encode.fields import FieldsDataset
 
 INT8S = pa.list_(pa.int8())
@@ -44,6 +47,9 @@ def made(array: pa.Array, framework: str = "numpy", **options: Any) -> dict[str,
          [[dt.date(1970, 1, 2)], [dt.date(1970, 1, 1)]]),
         (pa.array([b"ab", None, b"cd"]), {"decode_numpy_and_apply_shape": 2, "fill_null": 3},
          [[97, 98], [3, 3], [99, 100]]),
+        (pa.array(["a", None], pa.large_string()), {"fill_null": "ü"}, ["a", "ü"]),
+        (pa.array([b"ab", None], pa.binary(2)), {"fill_null": b"cd"}, [b"ab", b"cd"]),
+        (pa.array([b"ab", None], pa.binary(2)), {"null_mask": True}, [b"ab", b"\0\0"]),
         (pa.array([], INT8S), {}, []),
         (pa.array([], pa.string()), {}, []),
         (pa.array(["a", "bcd"]), {"transform": len}, [1, 3]),
@@ -254,3 +260,90 @@ def test_a_faster_decoder_is_used_where_it_is_installed():
     assert made(pa.array([image(8, 9, "JPEG")]), decode="jpeg", resize=(4, 4))["x"].shape == (1, 4, 4, 3)
     with pytest.raises(ValueTypeError, match="is no image"):
         made(pa.array([b"broken"]), decode="jpeg")
+
+
+TORCHVISION = """
+import io, numpy, torch
+from PIL import Image
+ImageReadMode = type("ImageReadMode", (), {"RGB": "RGB"})
+def decode_jpeg(data, mode):
+    assert data.dtype == torch.uint8 and data.ndim == 1
+    try:
+        image = Image.open(io.BytesIO(data.numpy().tobytes())).convert(mode)
+    except OSError as error:
+        raise RuntimeError(str(error)) from error
+    return torch.from_numpy(numpy.array(image)).permute(2, 0, 1)
+"""
+
+
+@pytest.fixture
+def torchvision(tmp_path, monkeypatch):
+    """Write a library that speaks as torchvision does; simplejpeg is not there."""
+    torch = pytest.importorskip("torch")
+
+    def write(source: str, *, registered: bool = True) -> None:
+        (tmp_path / "torchvision").mkdir()
+        (tmp_path / "torchvision" / "__init__.py").write_text("")
+        (tmp_path / "torchvision" / "io.py").write_text(source)
+        if registered:
+            monkeypatch.setattr(torch.ops.image, "decode_jpeg", None, raising=False)
+
+    for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "simplejpeg", None)
+    images._jpeg.cache_clear()
+    yield write
+    images._jpeg.cache_clear()
+    for name in ("torchvision.io", "torchvision"):
+        sys.modules.pop(name, None)
+
+
+def test_without_simplejpeg_torchvision_decodes(torchvision):
+    torchvision(TORCHVISION)
+    assert images._jpeg() is not None
+    rows = [image(8, 9, "JPEG"), None, image(8, 9, "JPEG")]
+    found = made(pa.array(rows), decode="jpeg", null_mask=True)["x"]
+    wanted = np.asarray(images.decode_images(rows[:1], "image", None, "x", as_pil=False))[0]
+    assert (found[0] == wanted).all()
+    assert (found[2] == wanted).all()
+    assert not found[1].any()
+    assert made(pa.array(rows[:1]), decode="jpeg", resize=(4, 5))["x"].shape == (1, 4, 5, 3)
+    with pytest.raises(ValueTypeError, match="row 0 of the call, is no image"):
+        made(pa.array([b"broken"]), decode="jpeg")
+
+
+@pytest.mark.parametrize(
+    ("source", "registered"),
+    [("raise RuntimeError('operator torchvision::nms does not exist')", True), (TORCHVISION, False)],
+    ids=["for another torch", "without its library"],
+)
+def test_a_torchvision_that_does_not_work_leaves_images_to_pillow(torchvision, source, registered):
+    torchvision(source, registered=registered)
+    assert images._jpeg() is None
+    assert made(pa.array([image(8, 9, "JPEG")]), decode="jpeg")["x"].shape == (1, 8, 9, 3)
+
+
+def test_fixed_length_bytes_are_filled_by_as_many():
+    with pytest.raises(ConfigError, match="fill_null must have 4 bytes like the column, got 1"):
+        made(pa.array([b"abcd", None], pa.binary(4)), fill_null=b"a")
+
+
+def test_filling_texts_imports_no_pandas():
+    program = """
+import sys
+import pyarrow as pa
+from pyloader_delta import FieldSpec
+from pyloader_delta.collate.framework import collator_of
+from pyloader_delta.encode.fields import FieldsDataset
+
+kind = pa.struct([("s", pa.string()), ("b", pa.binary())])
+rows = pa.RecordBatch.from_struct_array(pa.nulls(2, kind))
+for framework in ("numpy", "tensorflow"):
+    specs = [FieldSpec("s", fill_null="a"), FieldSpec("b", null_mask=True)]
+    specs += [FieldSpec("b", (2,), target_name="fixed", fill_null=1)]
+    encoded = FieldsDataset(specs, framework=framework).batch_encode(rows)
+    collator_of(framework).collate_batch(encoded)
+assert not {"pandas", "torch", "tensorflow"} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
