@@ -20,6 +20,7 @@ from pyloader_delta.plan.ranks import Place
 from pyloader_delta.read.tables import TableReader
 from pyloader_delta.receipt import FileRows, Receipt, Skip
 from pyloader_delta.skips import text_of
+from pyloader_delta.state import Source
 
 
 @dataclass(slots=True)
@@ -33,6 +34,8 @@ class Tally:
     """Rows of it delivered by an earlier process."""
     total: int | None
     """Rows of it on this rank; None where unknown before reading."""
+    source: Source | None = None
+    """What it is read from, where that is not what the loader reads: an earlier version of the table."""
     delivered: int = 0
     padded: int = 0
     dropped: int = 0
@@ -119,7 +122,7 @@ class Ledger:
             self._plans[plan.epoch] = plan
             yield plan
 
-    def begin(self, epoch: int, place: Place, before: int) -> Tally:
+    def begin(self, epoch: int, place: Place, before: int, source: Source | None = None) -> Tally:
         """Open the books of an epoch, of which an earlier process has delivered some rows."""
         plan = self._plans.pop(epoch)
         for over in [found for found in self.lost if found[0] < epoch]:
@@ -127,7 +130,7 @@ class Ledger:
         audit = Audit(plan, self._key) if self._audited else None
         n_rows, most = plan.n_rows, plan.max_rows
         total = n_rows if n_rows is None or most is None else min(n_rows, most)
-        self._tally = Tally(plan, place, audit, before, total)
+        self._tally = Tally(plan, place, audit, before, total, source)
         return self._tally
 
     def receipt(self) -> Receipt:
@@ -140,10 +143,13 @@ class Ledger:
         if tally is None:
             raise ConfigError("no batch was delivered yet: receipt() is of the epoch of the batch delivered last")
         place, complete = tally.place, tally.planned is not None
-        n_rows = self._n_rows if self._n_rows is not None or not complete else tally.before + (tally.planned or 0)
+        source = tally.source
+        n_rows = self._n_rows if source is None else source.n_rows
+        if n_rows is None and complete:
+            n_rows = tally.before + (tally.planned or 0)
         return Receipt(
             source=self._source,
-            version=self._version,
+            version=self._version if source is None else source.known["version"],
             epoch=tally.plan.epoch + 1,
             complete=complete,
             rows=n_rows,

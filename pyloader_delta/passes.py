@@ -161,7 +161,8 @@ class Pass:
         n_rows = task.batch_rows[self._in_run - 1]
         tally = self._tally
         if tally is None or tally.plan.epoch != task.epoch:
-            tally = self._tally = self._ledger.begin(task.epoch, self.place, self._epoch_rows - n_rows)
+            source = self.place_in(task.epoch, 0).source
+            tally = self._tally = self._ledger.begin(task.epoch, self.place, self._epoch_rows - n_rows, source)
             if tally.total is not None:
                 self._stats.rows_planned += tally.total - tally.before
         self.epoch, self.batches = task.epoch, task.first_batch + self._in_run

@@ -252,3 +252,26 @@ def test_a_history_that_cannot_be_is_refused(table, history):
         with pytest.raises(StateError):
             one.load_state_dict(state | {"history": history})
         assert len(xs(one)) == len(one)
+
+
+def test_receipts_of_all_ranks_before_and_after_a_restart_add_up_to_the_whole_table(table):
+    """By the digest of each row's number; and each loader's own books are proved at the epoch's end."""
+    state, receipts = None, []
+    for world_size, batches in ((2, 9), (3, 4), (1, None)):
+        states = []
+        for rank in range(world_size):
+            with loader(table, rank, world_size, audit=True, uneven="drop") as one:
+                if state is not None:
+                    one.load_state_dict(state)
+                live = iter(one)
+                for _ in range(batches or len(one) - 13):
+                    next(live)
+                states.append(one.state_dict())
+                receipts.append(one.receipt())
+        state = states[0]
+    with loader(table, audit=True) as one:
+        assert len(xs(one)) == len(one)
+        whole = one.receipt()
+    total = sum(receipts)
+    assert (total.digest, total.delivered, total.padded) == (whole.digest, ROWS, 0)
+    assert total.whole

@@ -78,6 +78,20 @@ def test_the_epoch_is_finished_on_its_version_and_the_next_one_is_of_the_new(tab
     alike(found, rest + of_new)
 
 
+def test_receipts_are_of_the_version_that_each_epoch_was_read_from(table):
+    root, state, rest = table
+    with loader(root, audit=True) as one:
+        one.load_state_dict(state, on_new_version="continue")
+        live = iter(one)
+        for _ in rest:
+            next(live)
+        first = one.receipt()
+        list(live)
+        second = one.receipt()
+    assert (first.version, first.rows, first.planned, first.complete) == (3, BEFORE, BEFORE - 80, True)
+    assert (second.version, second.rows, second.whole) == (4, AFTER, True)
+
+
 def test_workers_that_run_already_learn_of_the_earlier_version(table):
     root, state, rest = table
     with loader(root, num_workers=2) as one:
