@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 import zoneinfo
 from collections.abc import Mapping, Sequence
@@ -104,9 +103,7 @@ class DeltaDataReader(TableReader[T_co]):
                 column has a type that cannot be read.
             ReadError: A data file is missing or corrupt.
         """
-        if not isinstance(root, str | os.PathLike):
-            raise ConfigError(f"root_dir must be the path or URI of a table, got {root!r}")
-        store = self._store(os.fspath(root))
+        store = self._store(root)
         version, time_ms = self._moment()
         request = store.root, version, time_ms, store.settings
         same = self._pin is not None and self._pin.request == request

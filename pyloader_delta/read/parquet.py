@@ -82,14 +82,12 @@ class ParquetDataReader(TableReader[T_co]):
                 disagree on the partition columns or on the type of a selected column, or one lacks it (see
                 `missing_as_none`).
         """
-        if not isinstance(root, str | os.PathLike):
-            raise ConfigError(f"root_dir must be the path or URI of a folder, got {root!r}")
         types = self.partition_types
         if types is not None and not (
             isinstance(types, Mapping) and all(isinstance(kind, pa.DataType) for kind in types.values())
         ):
             raise ConfigError(f"partition_types must be a dict of Arrow types or None, got {types!r}")
-        store = self._store(os.fspath(root))
+        store = self._store(root)
         files = _local_files(store.root) if store.local else _stored_files(store)
         if not files:
             raise ConfigError(

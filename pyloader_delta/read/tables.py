@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -118,10 +119,12 @@ class TableReader(DataReader[T_co]):
         schema = self._pinned().schema
         return schema if self._earlier is None or self._earlier.schema.equals(schema) else None
 
-    def _store(self, root: str) -> Store:
+    def _store(self, root: object) -> Store:
         """Return the store of a path or URI, reached as the reader's settings say."""
+        if not isinstance(root, str | os.PathLike):
+            raise ConfigError(f"root_dir must be the path or URI of a table or folder, got {root!r}")
         settings = StoreSettings(self.storage_options, self.filesystem, self.stall_timeout)
-        return Store(table_root(root, settings), settings)
+        return Store(table_root(os.fspath(root), settings), settings)
 
     def _listed(self, request: tuple[Any, ...], store: Store, snapshot: Snapshot, timezone: str) -> list[Chunk]:
         """Return the chunks of a snapshot, which is pinned.

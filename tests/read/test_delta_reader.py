@@ -267,7 +267,7 @@ def test_a_wrong_version_is_refused(numbers, version):
 
 @pytest.mark.parametrize("root", [None, 3, ["t"]])
 def test_a_root_that_is_no_path_is_refused(root):
-    with pytest.raises(ConfigError, match="root_dir must be the path or URI of a table, got"):
+    with pytest.raises(ConfigError, match="root_dir must be the path or URI of a table or folder, got"):
         DeltaDataReader().chunks(root)
 
 
