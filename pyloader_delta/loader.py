@@ -24,6 +24,7 @@ from pyloader_delta.engine.scheduler import Scheduler
 from pyloader_delta.epochs import epoch_plans
 from pyloader_delta.errors import ConfigError
 from pyloader_delta.facade import Facade
+from pyloader_delta.insight import Insight
 from pyloader_delta.ledger import Ledger, base_of
 from pyloader_delta.lengths import Lengths
 from pyloader_delta.options import check_parts, check_root, group_size, make_options
@@ -48,7 +49,7 @@ T_co = TypeVar("T_co", covariant=True)
 _open_loaders: weakref.WeakSet[DataLoader[Any]] = weakref.WeakSet()
 
 
-class DataLoader(Lengths, Facade, Resumable, Generic[T_co]):
+class DataLoader(Lengths, Insight, Facade, Resumable, Generic[T_co]):
     """Streams a Delta table, or a folder of chunk files, that is larger than memory as batches for training.
 
     A re-iterable: one `iter()` yields `num_epoch` epochs, the next goes on with the next epoch. The sequence of batches
@@ -90,6 +91,7 @@ class DataLoader(Lengths, Facade, Resumable, Generic[T_co]):
             system's folder of temporary files.
         on_error: "raise" what cannot be read or encoded, or "skip" its rows: others stand in their places, and
             `receipt` lists them.
+        trace: Keep when each task began and ended, for `to_chrome_trace`.
         audit: Follow each row by its number in its file, and check it off when it is delivered (see `receipt`).
         progress: Show a bar for each loop, with the time left; on rank 0 alone.
 
@@ -123,6 +125,7 @@ class DataLoader(Lengths, Facade, Resumable, Generic[T_co]):
         scratch_dir: str | os.PathLike[str] | None = None,
         on_error: str = "raise",
         audit: bool = False,
+        trace: bool = False,
         progress: bool = False,
         **unknown: Any,
     ) -> None:
@@ -134,7 +137,7 @@ class DataLoader(Lengths, Facade, Resumable, Generic[T_co]):
             datareader, dataset, num_epoch=num_epoch, max_queue_size=max_queue_size, shuffle=shuffle,
             random_seed=random_seed, num_workers=num_workers, workers=workers, shuffle_window=shuffle_window,
             memory_budget=memory_budget, drop_last=drop_last, prefetch_factor=prefetch_factor, timeout=timeout,
-            audit=audit, limit=limit, on_error=on_error, scratch_dir=scratch_dir,
+            audit=audit, limit=limit, on_error=on_error, scratch_dir=scratch_dir, trace=trace,
         )  # fmt: skip
         check_place(rank, world_size, uneven)
         self._asked_place = rank, world_size, uneven
@@ -327,6 +330,7 @@ class DataLoader(Lengths, Facade, Resumable, Generic[T_co]):
             timeout_s=self._options.timeout_s,
             layout=_known_layout(self.datareader, numbered=self._options.numbered),
             skips=self._options.skips,
+            trace=self._options.trace,
         )
         self._engine = engine
         weakref.finalize(self, engine.close, wait=False).atexit = False

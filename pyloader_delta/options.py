@@ -50,6 +50,8 @@ class Options:
     """Whether each row is checked off by its number."""
     skips: bool = False
     """Whether rows that cannot be read or encoded are skipped."""
+    trace: bool = False
+    """Whether each task is kept for a trace."""
     limit: int | None = None
     """Batches after which an epoch ends; None for no limit."""
 
@@ -97,6 +99,7 @@ def make_options(
     datareader: DataReader[Any], dataset: Dataset[Any], *, num_epoch: Any, max_queue_size: Any, shuffle: Any,
     random_seed: Any, num_workers: Any, workers: Any, shuffle_window: Any, memory_budget: Any, drop_last: Any,
     prefetch_factor: Any, timeout: Any, audit: Any, limit: Any, on_error: Any, scratch_dir: Any,
+    trace: Any,
 ) -> Options:  # fmt: skip
     """Return the checked options.
 
@@ -129,6 +132,7 @@ def make_options(
         batch_size=batch_size,
         rowwise=bool(dataset.rowwise),
         audit=flag(audit, "audit"),
+        trace=flag(trace, "trace"),
         skips=on_error == "skip",
         limit=None if limit is None else whole(limit, "limit", at_least=1),
     )

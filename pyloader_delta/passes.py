@@ -68,7 +68,7 @@ class Pass:
         self._scheduler, self._schedulers = next(schedulers), schedulers
         self.number = engine.begin(self._scheduler)
         self.finalize = finalize
-        self._engine, self._stats = engine, stats
+        self._engine, self._stats, self._meter = engine, stats, engine.meter
         self._nothing, self._pid = nothing, os.getpid()
         self._replay: list[Any] = []
         self._run: Run | None = None
@@ -126,13 +126,19 @@ class Pass:
             try:
                 batch, task = self._next()
             finally:
-                self._stats.wait_seconds += time.perf_counter() - started
-                self._stats.seconds = self._spent + time.perf_counter() - self._began
+                there = time.perf_counter()
+                self._stats.wait_seconds += there - started
+                self._stats.seconds = self._spent + there - self._began
             if self.delivered < PEEK and not self.at_epoch_end:
                 self._replay.append(private_copy(batch))
             else:
                 self._replay.clear()
-            batch = self._finalize_at(batch, task)
+            if self._meter.events is None and self.delivered:
+                before = time.perf_counter()
+                batch = self._finalize_at(batch, task)
+                self._meter.finalizing += time.perf_counter() - before
+            else:
+                batch = self._finalize_traced(batch, task, there - started)
         except BaseException as error:
             self.finished = True
             self._engine.cancel(self.number)
@@ -141,6 +147,17 @@ class Pass:
                 warnings.warn(self._nothing, stacklevel=3)
             raise
         self.delivered += 1
+        return batch
+
+    def _finalize_traced(self, batch: Any, task: RunTask, waited: float) -> Any:
+        """Do the same, and keep what the training loop's thread did: of the first batch, and for a trace of all."""
+        what, before = f"batch {self.batches - 1} of epoch {self.epoch}", time.monotonic()
+        batch = self._finalize_at(batch, task)
+        after = time.monotonic()
+        self._meter.finalizing += after - before
+        self._meter.first_wait += 0.0 if self.delivered else waited
+        self._meter.took("waiting", what, before - waited, before)
+        self._meter.took("finalizing", what, before, after)
         return batch
 
     def _finalize_at(self, batch: Any, task: RunTask) -> Any:

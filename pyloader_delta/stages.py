@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -63,6 +64,7 @@ class Stages:
         self.seed, self.numbered = seed, numbered
         self.careful = False
         self.skipped: list[tuple[int, str]] = []
+        self.encode_seconds = 0.0
         self.seeds_globals = False
         """Whether the process's own random states are seeded before each call: only in worker processes."""
 
@@ -153,8 +155,10 @@ class Stages:
         key_rng(self.dataset, ("encode", *key))
         if self.seeds_globals:
             seed_globals(("encode", *key))
+        started = time.perf_counter()
         with named(self.dataset, "batch_encode"):
             features = self.dataset.batch_encode(batch)
+        self.encode_seconds += time.perf_counter() - started
         return checked_features(features, n_rows, _name(self.dataset))
 
     def _collated_group(self, features: Any, rows: tuple[int, ...], key: tuple[int, ...]) -> Group:

@@ -31,6 +31,8 @@ WIRING = {
     "receipt",
     "take",
     "skips",
+    "insight",
+    "report",
     "oneline",
     "options",
     "budget",

@@ -13,6 +13,7 @@ import numpy as np
 from pyloader_delta.engine.executor import Executor
 from pyloader_delta.engine.kinds import FileTypes
 from pyloader_delta.engine.leases import Lease, Leases
+from pyloader_delta.engine.meter import Meter
 from pyloader_delta.engine.notes import Notes
 from pyloader_delta.engine.pack import EMPTY, Packed, unpack
 from pyloader_delta.engine.region import Region
@@ -47,12 +48,14 @@ class Engine:
         lease_bytes: What batches in the hands of the training loop may cost before they are copied to its own memory.
         timeout_s: Longest time that a task may take; 0 for no limit.
         layout: What regions of shuffled windows will hold, where that is known before reading.
+        trace: Whether each task is kept for a trace.
         skips: Whether rows that end a worker are to be skipped: a run that has ended two is tried with care.
     """
 
     def __init__(
         self, executor: Executor, *, memory_bytes: int, lease_bytes: int, timeout_s: float,
         layout: bytes | None = None, skips: bool = False,
+        trace: bool = False,
     ) -> None:  # fmt: skip
         self.changed = threading.Condition()
         self.pool = SlabPool(shared=executor.shared, max_bytes=memory_bytes)
@@ -62,6 +65,8 @@ class Engine:
         self._executor = executor
         self._timeout_s = timeout_s
         self._skips = skips
+        self.meter = Meter(trace=trace)
+        self.memory_bytes = memory_bytes
         self._number = 0
         self._cancelled = 0
         self._busy: dict[int, tuple[Task, float, list[int], int]] = {}  # worker → task, since when, slabs it uses, pass
@@ -93,6 +98,8 @@ class Engine:
             if scheduler is None:
                 raise self._ending()
             number = scheduler.delivered_runs
+            self.meter.asked += 1
+            self.meter.ready += number in self._outcomes
             while number not in self._outcomes:
                 self.look_after()
                 if self.scheduler is not scheduler:  # another thread ended the pass
@@ -107,6 +114,10 @@ class Engine:
                 self._executor.wait(self.changed, self._patience())
             outcome = self._outcomes.pop(number)
             scheduler.delivered(number)
+            if self.meter.events is not None:
+                held = self.waiting
+                sample = time.monotonic(), held["store_bytes"], held["ready_bytes"], held["leased_bytes"]
+                self.meter.samples.append(sample)
             batches = self._lend(outcome)
             self.look_after()
             return outcome.task, batches, outcome.error, outcome.packed.sizes(), outcome.packed.notes
@@ -171,6 +182,7 @@ class Engine:
                 self.pool.give(slab)
             return
         self._outcomes[task.number] = Outcome(task, packed, slab, error)
+        self.meter.made(packed.notes.seconds)
         self.scheduler.run_done(worker, task, packed.total_bytes, seconds)
 
     def read_failed(self, worker: int, number: int, task: ReadTask, error: BaseException) -> None:
@@ -235,6 +247,8 @@ class Engine:
         return {
             "store_bytes": float(scheduler.store_bytes) if scheduler else 0.0,
             "ready_runs": float(len(self._outcomes)),
+            "ready_bytes": float(sum(outcome.packed.total_bytes for outcome in self._outcomes.values())),
+            "open_cursors": float(len(scheduler.cursors)) if scheduler else 0.0,
             "leased_bytes": float(self._leases.size_bytes),
             "slab_bytes": float(self.pool.cost_bytes),
             "tasks_in_flight": float(len(self._busy)),
@@ -274,7 +288,9 @@ class Engine:
 
     def _land(self, worker: int) -> Task | None:
         """Note that a worker is idle; return its task if that is of this pass."""
-        task, _, pins, number = self._busy.pop(worker, (None, 0.0, [], 0))
+        task, since, pins, number = self._busy.pop(worker, (None, 0.0, [], 0))
+        if task is not None:
+            self.meter.landed(worker, task, since)
         for slab in pins:
             self.pool.unpin(slab)
         return task if number == self._number else None

@@ -17,6 +17,8 @@ class Notes:
     for."""
     skipped: tuple[tuple[int, str], ...] = ()
     """(row of the run, error) of each row that was skipped; another row of its batch stands in its place."""
+    seconds: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """Time that gathering, encoding and collating took."""
 
 
 NOTHING = Notes()

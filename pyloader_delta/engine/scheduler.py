@@ -50,7 +50,7 @@ class Scheduler:
         self._by_epoch: dict[int, Progress] = {}
         self._flying: dict[int, dict[tuple[str, int], Task]] = {}  # worker → its tasks
         self._redo_runs: list[RunTask] = []
-        self._cursors = Cursors()
+        self.cursors = Cursors()
         self._next_task = self._next_run = 0
         self._undelivered: dict[int, tuple[RunTask, int | None]] = {}  # run → its bytes, None while it is made
         self._store = Store(limits.store_bytes, limits.read_cost)
@@ -123,7 +123,7 @@ class Scheduler:
                     redo = self._by_epoch[task.epoch].redo
                     redo.append(task.positions)
                     redo.sort(key=lambda positions: positions.start)
-        self._cursors.leave(worker)
+        self.cursors.leave(worker)
         return tasks
 
     def delivered(self, number: int) -> None:
@@ -283,7 +283,7 @@ class Scheduler:
         for progress in self._reading:
             if progress.failure is not None or not (progress.skipped or progress.next_read < progress.n_chunks):
                 continue
-            position = self._cursors.position(worker, progress)
+            position = self.cursors.position(worker, progress)
             return None if position is None else self._read_at(worker, progress, position)
         return None
 
@@ -316,7 +316,7 @@ class Scheduler:
         task = ReadTask(self._next_task, progress.plan.epoch, window, positions, chunks, size, *place)
         self._next_task += 1
         self._store.reserve(size)
-        self._cursors.claim(worker, progress, chunks)
+        self.cursors.claim(worker, progress, chunks)
         return task
 
     def _group_end(self, progress: Progress, start: int, cap: int) -> int:
@@ -381,7 +381,7 @@ class Scheduler:
 
     def _forget(self, epoch: int) -> None:
         self._let_go(self._by_epoch.pop(epoch).free_all())
-        self._cursors.end_epoch(epoch)
+        self.cursors.end_epoch(epoch)
 
     def _land(self, worker: int, task: Task) -> None:
         del self._flying[worker][_name(task)]

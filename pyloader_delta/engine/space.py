@@ -69,6 +69,9 @@ class Cursors:
     def __init__(self) -> None:
         self._owners: dict[tuple[int, str, int], int] = {}  # (epoch, path, row group) → worker that reads on
 
+    def __len__(self) -> int:
+        return len(self._owners)
+
     def position(self, worker: int, progress: Progress) -> int | None:
         """Return the first position not granted yet that no other worker's cursor must read; None if far away."""
         stop = min(progress.next_read + _LOOK_AHEAD - len(progress.skipped), progress.n_chunks)

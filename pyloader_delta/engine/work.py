@@ -40,6 +40,8 @@ class StagesLike(Protocol):
     """Whether what may end the process is to be tried in a child first; only where rows may be skipped."""
     skipped: list[tuple[int, str]]
     """(row, error) of the rows that the last `batches` has skipped."""
+    encode_seconds: float
+    """Time that encoding has taken so far."""
 
     @property
     def passes_numbers(self) -> bool:
@@ -155,10 +157,12 @@ class Workshop:
         numbers: list[NDArray[np.int64]] = []
         skipped: list[tuple[int, str]] = []
         made = 0
+        gathering, encoded = 0.0, self._stages.encode_seconds
         try:
             pieces = _pieces(task, windows, leases or [None] * len(windows))
             self._stages.careful = task.careful
             for piece in pieces:
+                began = time.perf_counter()
                 into = (tray, len(pieces) == 1) if self._stages.passes_numbers else None
                 columns = gather(
                     piece.windows,
@@ -172,6 +176,7 @@ class Workshop:
                     raise IncompleteEpochError(
                         f"{task}: {sum(piece.batch_rows)} rows were planned, {columns.n_rows} were gathered"
                     )
+                gathering += time.perf_counter() - began
                 if self._stages.numbered:
                     columns, codes = taken_off(columns)
                     numbers.append(codes)
@@ -185,12 +190,14 @@ class Workshop:
         except BaseException as error:
             add_place(error, task, windows, made)
             problem = error
+        encoding = self._stages.encode_seconds - encoded
+        collating = time.perf_counter() - started - gathering - encoding
         packed = tray.pack(parts) if parts else EMPTY
         parts.clear()
         columns = batch = None
         packed = tray.leave(packed)
-        if numbers:
-            packed = replace(packed, notes=Notes(np.concatenate(numbers), tuple(skipped)))
+        rows = np.concatenate(numbers) if numbers else None
+        packed = replace(packed, notes=Notes(rows, tuple(skipped), (gathering, encoding, collating)))
         return Made(packed, time.perf_counter() - started, problem)
 
     def close(self) -> None:
