@@ -258,3 +258,10 @@ def test_the_demo_with_no_framework_is_no_success(monkeypatch):
     monkeypatch.setattr(demo, "installed", lambda framework: False)
     with pytest.raises(SystemExit, match="neither torch nor tensorflow"):
         demo.main()
+
+
+def test_path_images_loads_each_image_once_an_epoch(tmp_path):
+    pytest.importorskip("PIL", reason="Pillow is not installed")
+    text = run(str(ROOT / "examples" / "path_images.py"), "--epochs", "8", cwd=tmp_path)
+    assert number(r"(\d+) images loaded in 8 epochs", text) == 8 * 400
+    assert number(r"([\d.]+)% of the last epoch's images", text) >= 90
