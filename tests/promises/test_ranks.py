@@ -133,35 +133,38 @@ from pyloader_delta import DataLoader
 
 dist.init_process_group("gloo")
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1))
-with DataLoader.from_delta(sys.argv[1], 512, shuffle=True, num_workers=1) as loader:
-    seen, steps = [], 0
-    for batch in loader:
-        model(batch["x"].float()[:, None]).sum().backward()
-        seen.append(batch["x"])
-        steps += 1
-    assert steps == len(loader)
-all_seen = [None] * dist.get_world_size()
-dist.all_gather_object(all_seen, torch.cat(seen).tolist())
-dist.barrier()
-if dist.get_rank() == 0:
-    rows = [row for one in all_seen for row in one]
-    print("rows", len(rows), len(set(rows)), [len(one) for one in all_seen])
+for table in sys.argv[1:]:
+    with DataLoader.from_delta(table, 512, shuffle=True, num_workers=1) as loader:
+        seen, steps = [], 0
+        for batch in loader:
+            model(batch["x"].float()[:, None]).sum().backward()
+            seen.append(batch["x"])
+            steps += 1
+        assert steps == len(loader)
+    all_seen = [None] * dist.get_world_size()
+    dist.all_gather_object(all_seen, torch.cat(seen).tolist())
+    dist.barrier()
+    if dist.get_rank() == 0:
+        rows = [row for one in all_seen for row in one]
+        print("rows", len(rows), len(set(rows)), [len(one) for one in all_seen])
 dist.destroy_process_group()
 """
 
 
 def test_T5_torchrun_trains_on_three_ranks_and_none_waits_for_ever(tmp_path):
     pytest.importorskip("torch")
-    root, start = str(tmp_path / "table"), 0
-    for n in FILES:
-        write_deltalake(root, pa.table({"x": np.arange(start, start + n)}), mode="append")
-        start += n
+    roots = [str(tmp_path / "table"), str(tmp_path / "one file")]
+    for root, files in zip(roots, (FILES, [sum(FILES)]), strict=True):
+        start = 0
+        for n in files:
+            write_deltalake(root, pa.table({"x": np.arange(start, start + n)}), mode="append")
+            start += n
     script = tmp_path / "train.py"
     script.write_text(_TRAIN)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "3"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [*command, str(script), root], capture_output=True, text=True, timeout=280, env=environment, check=False
+        [*command, str(script), *roots], capture_output=True, text=True, timeout=280, env=environment, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert "rows 100002 100000 [33334, 33334, 33334]" in done.stdout
+    assert done.stdout.splitlines().count("rows 100002 100000 [33334, 33334, 33334]") == 2
