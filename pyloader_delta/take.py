@@ -19,7 +19,7 @@ class Taken:
         self._loader, self._n = loader, n
 
     def __iter__(self) -> Iterator[Any]:
-        live = iter(self._loader)
+        live = self._loader._iterate(self._loader)
         begins = self._loader._pass.begins
         try:
             yield from islice(live, self._n)

@@ -189,6 +189,7 @@ class Engine:
         """Take in that a read task raised."""
         self._land(worker)
         if number == self._number and self.scheduler is not None:
+            self._regions.leave(task.number)
             self.scheduler.read_failed(worker, task, error)
 
     def worker_lost(self, worker: int, how: str) -> None:

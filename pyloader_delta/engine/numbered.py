@@ -16,7 +16,7 @@ from pyloader_delta.errors import ContractError
 from pyloader_delta.values import Columns
 
 FIELD = pa.field("pyloader_delta.row_number", pa.int64())
-_ROW_BITS = 36
+_ROW_BITS, _POSITION_BITS = 36, 26
 FILLER = 1 << 62
 """Set in the number of a place in which another row stands: its own was skipped."""
 
@@ -33,10 +33,12 @@ def numbered(
         filler: Whether they are other rows in the place of the chunk's own.
 
     Raises:
-        ContractError: There is a column of that name already.
+        ContractError: There is a column of that name already, or a number is too large.
     """
     if any(FIELD.name in batch.schema.names for batch in batches):
         raise ContractError(f"{FIELD.name!r} is a name of our own, with audit=True: rename that column")
+    if position >> _POSITION_BITS or (len(rows) and int(rows[-1]) >> _ROW_BITS):
+        raise ContractError(f"rows cannot be numbered beyond 2**{_ROW_BITS} of a file or 2**{_POSITION_BITS} chunks")
     codes = rows | (position << _ROW_BITS) | (FILLER if filler else 0)
     found, start = [], 0
     for batch in batches:

@@ -181,10 +181,11 @@ class Workshop:
                     columns, codes = taken_off(columns)
                     numbers.append(codes)
                 first = task.origin + task.first_batch + piece.first
-                for batch in self._stages.batches(columns, task.epoch, first, piece.batch_rows, piece.groups):
-                    parts.append(_part(batch))
-                    made += len(batch.rows) if isinstance(batch, Group) else 1
-                if self._stages.skipped:
+                try:
+                    for batch in self._stages.batches(columns, task.epoch, first, piece.batch_rows, piece.groups):
+                        parts.append(_part(batch))
+                        made += len(batch.rows) if isinstance(batch, Group) else 1
+                finally:
                     before = sum(map(len, numbers[:-1]))
                     skipped += [(before + row, text) for row, text in self._stages.skipped]
         except BaseException as error:

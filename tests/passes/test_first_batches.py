@@ -117,6 +117,16 @@ def test_take_after_a_break_is_of_the_pass_to_come(root):
         assert xs(some) == batches[16:24]
 
 
+def test_take_shows_no_bar_and_uses_nothing_up_beside_one(root, capsys):
+    pytest.importorskip("tqdm")
+    with loader(root, progress=True) as some:
+        for _ in range(2):
+            assert len(list(some.take(5))) == 5
+        assert capsys.readouterr().err == ""
+        assert len(list(some)) == 12
+        assert some.get_epoch() == 1
+
+
 def test_take_ends_an_older_iterator_and_gives_way_to_a_newer_one(root):
     with loader(root) as some:
         older = iter(some)

@@ -129,6 +129,26 @@ def test_parts_of_a_resumed_epoch_add_up(root, workers):
         assert all(n.planned == n.delivered for n in both.files.values())
 
 
+@pytest.mark.parametrize(("world_size", "uneven"), [(1, "pad"), (2, "mask"), (5, "pad"), (5, "drop")])
+def test_receipts_add_up_where_other_ranks_finish_an_epoch(root, world_size, uneven):
+    receipts, state = [], None
+    for rank in range(3):
+        with loader(root, rank=rank, world_size=3, uneven=uneven) as before:
+            live = iter(before)
+            next(live), next(live)
+            state = before.state_dict()
+            receipts.append(before.receipt())
+    for rank in range(world_size):
+        with loader(root, rank=rank, world_size=world_size, uneven=uneven) as after:
+            after.load_state_dict(state)
+            list(after)
+            receipts.append(after.receipt())
+    found = sum(receipts)
+    assert (found.whole, found.delivered - found.padded + found.left_out) == (True, 80)
+    assert found.left_out == (38 % 5 if uneven == "drop" else 0)
+    assert found.left_out or found.digest == WHOLE
+
+
 def test_lengths_that_only_reading_tells_give_a_receipt_at_the_end(root):
     with loader(root, kind=Numbers, shuffle_window="60B") as whole:
         live = iter(whole)

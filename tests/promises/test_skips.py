@@ -278,6 +278,71 @@ def test_a_corrupt_row_group_of_a_table_is_skipped(tmp_path):
     assert sum(skip.n_rows for skip in receipt.skips) == receipt.skipped == 10
 
 
+def test_a_file_is_skipped_where_large_windows_are_mixed_in_place(tmp_path):
+    root, n = str(tmp_path / "t"), 30_000
+    for start in range(0, 6 * n, n):
+        write_deltalake(root, pa.table({"x": np.arange(start, start + n), "y": np.arange(n) * 0.5}), mode="append")
+    path = Path(DeltaDataReader().chunks(root)[2].path)
+    options = {"fields": ["x", "y"], "framework": "numpy", "shuffle": True, "shuffle_window": "1536KiB"}
+    with DataLoader.from_delta(root, 1000, on_error="skip", audit=True, num_workers=2, num_epoch=2, **options) as some:
+        path.write_bytes(bytes(path.stat().st_size))
+        counts = np.zeros(6 * n, int)
+        for batch in some:
+            assert (batch["x"] % n * 0.5 == batch["y"]).all()
+            np.add.at(counts, batch["x"], 1)
+        held = some.memory()
+        receipt = some.receipt()
+    assert counts.sum() == 12 * n
+    assert (counts[2 * n : 3 * n] == 0).all()
+    assert (np.delete(counts, np.s_[2 * n : 3 * n]) >= 2).all()
+    assert sum(skip.n_rows for skip in receipt.skips) == receipt.skipped == n
+    assert (held.chunks, held.cursors) == (0, 0)
+
+
+class SomeNone(CountedNumbers):
+    def read_file(self, path):
+        return {"x": [None if x in BAD else x for x in super().read_file(path)["x"]]}
+
+
+class ThroughNumpy(Through):
+    input_format = "numpy"
+
+
+def test_a_value_that_the_input_cannot_hold_is_a_row_to_skip(root):
+    with loader(root, ThroughNumpy(), kind=SomeNone) as some:
+        found = xs(some)
+        skips = some.receipt().skips
+    assert found == refilled(whole(root))
+    assert all("ValueTypeError" in skip.error for skip in skips)
+    assert len(skips) == len(BAD)
+
+
+def test_what_was_skipped_before_an_error_is_counted(root):
+    class Mixed(Picky):
+        def batch_encode(self, batch_data):
+            if 50 in batch_data["x"]:
+                raise SystemExit(3)
+            return super().batch_encode(batch_data)
+
+    with loader(root, Mixed(), shuffle=False) as some:
+        batches, error = until_error(some)
+        assert isinstance(error, SystemExit)
+        assert xs(batches) == refilled(whole(root, shuffle=False))[:7]
+        assert some.receipt().skipped == 3
+
+
+def test_a_resumed_epoch_skips_the_same_rows(root):
+    with loader(root, Picky()) as one:
+        batches, states = [], []
+        for batch in one:
+            batches.append(batch["x"].tolist())
+            states.append(one.state_dict())
+    for done in (0, 4, 9):
+        with loader(root, Picky(), num_workers=2, workers="thread") as rest:
+            rest.load_state_dict(states[done])
+            assert xs(rest) == batches[done + 1 :]
+
+
 # Deaths ---------------------------------------------------------------------------------------------------------------
 
 
