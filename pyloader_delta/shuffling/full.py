@@ -88,6 +88,8 @@ class FullShuffle:
     def _dealt(self, plan: EpochPlan, budget: int) -> EpochPlan:
         first = plan.windows[plan.first_window].start if plan.windows else 0
         wanted = [(place, chunk) for place, chunk in enumerate(plan.chunks) if place >= first]
+        if not wanted:
+            return plan
         own = len(plan.chunks) - plan.padded
         scratch = Scratch(self._options.scratch_dir, sum(chunk.size_bytes for _, chunk in wanted))
         self._scratch = scratch
@@ -162,6 +164,8 @@ def full_shuffle(
     if options.numbered:
         name = "audit=True" if options.audit else "on_error='skip'"
         raise ConfigError(f"{name} follows rows by their numbers in files, which shuffle='full' does not keep")
+    if options.skips:
+        raise ConfigError("on_error='skip' tells rows by their numbers in files, which shuffle='full' does not keep")
     if options.scratch_dir is not None and not os.path.isdir(options.scratch_dir):
         raise ConfigError(f"scratch_dir {options.scratch_dir!r} is no folder")
     return FullShuffle(parts, units, options, name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -53,6 +53,8 @@ class Deal:
         self._open_reader, self._order, self._dealer, self._own = open_reader, order, dealer, own
         self._scratch, self._run_bytes = scratch, run_bytes
         self._stopped = False
+        self._readers = ExitStack()
+        self._idle: list[Read] = []  # one for each thread that has had work
 
     def all(self, units: Sequence[Sequence[Chunk]], n_threads: int) -> Dealt:
         """Read all units and return what came of them.
@@ -67,6 +69,10 @@ class Deal:
             Exception: Whatever reading raises.
         """
         runs = list(self._runs(units))
+        with self._readers:
+            return self._all(runs, n_threads)
+
+    def _all(self, runs: Sequence[tuple[int, list[Chunk]]], n_threads: int) -> Dealt:
         if n_threads == 0:
             return _added(self._run(*run) for run in runs)
         pool = ThreadPoolExecutor(min(n_threads, len(runs) or 1), thread_name_prefix="pyloader_delta-deal")
@@ -99,22 +105,26 @@ class Deal:
         found = Dealt()
         held: list[pa.RecordBatch] = []
         first, size = row, 0
-        with self._open_reader() as read:
-            for chunk in chunks:
-                if self._stopped:
-                    break
-                blocks = [block for block in read(chunk) if block.num_rows]
-                n_rows = sum(block.num_rows for block in blocks)
-                if n_rows != chunk.n_rows:
-                    raise IncompleteEpochError(f"{chunk}: the plan has {chunk.n_rows} rows, reading gave {n_rows}")
-                self._note(found, chunk, row, blocks)
-                held += blocks
-                row += n_rows
-                size += sum(block.nbytes for block in blocks)
-                if size >= self._run_bytes:
-                    self._write(found, first, held)
-                    first, size, held = row, 0, []
+        try:
+            read = self._idle.pop()  # at once, as threads share the list
+        except IndexError:
+            read = self._readers.enter_context(self._open_reader())
+        for chunk in chunks:
+            if self._stopped:
+                break
+            blocks = [block for block in read(chunk) if block.num_rows]
+            n_rows = sum(block.num_rows for block in blocks)
+            if n_rows != chunk.n_rows:
+                raise IncompleteEpochError(f"{chunk}: the plan has {chunk.n_rows} rows, reading gave {n_rows}")
+            self._note(found, chunk, row, blocks)
+            held += blocks
+            row += n_rows
+            size += sum(block.nbytes for block in blocks)
+            if size >= self._run_bytes:
+                self._write(found, first, held)
+                first, size, held = row, 0, []
         self._write(found, first, held)
+        self._idle.append(read)
         return found
 
     def _note(self, found: Dealt, chunk: Chunk, row: int, blocks: Sequence[pa.RecordBatch]) -> None:

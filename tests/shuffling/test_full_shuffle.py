@@ -1,5 +1,6 @@
 """shuffle="full": a uniform permutation of all rows by way of a scratch file that nobody sees afterwards."""
 
+import gc
 import json
 import os
 import re
@@ -8,7 +9,7 @@ import sys
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -256,6 +257,7 @@ def test_dictionaries_do_not_swell_the_scratch_file(tmp_path):
         ({"shuffle": "half"}, "shuffle, if not 'full', must be True or False, got 'half'"),
         ({"shuffle_window": "chunk"}, "not 'chunk'"),
         ({"audit": True}, "audit=True"),
+        ({"on_error": "skip"}, "on_error='skip'"),
         ({"scratch_dir": "/no/such/folder"}, "is no folder"),
         ({"scratch_dir": 3}, "scratch_dir must be the path"),
         ({"shuffle": True, "scratch_dir": "/tmp"}, "shuffle='full' alone"),
@@ -334,12 +336,13 @@ def test_errors_of_reading_come_as_they_are_and_leave_nothing(tmp_path, workers)
     assert sorted(os.listdir(tmp_path)) == ["n"]
 
 
-def test_one_epoch_at_a_time_lies_on_the_disk_and_none_after_the_end(table):
-    with loader(table, num_epoch=3) as one:
+def test_one_epoch_at_a_time_lies_on_the_disk_and_none_after_the_end(table, tmp_path):
+    with loader(table, num_epoch=3, scratch_dir=tmp_path) as one:
         sizes = []
         for batch in one:
             assert len(batch["x"])
             sizes.append(one._full._scratch.size_bytes)
+        assert os.listdir(tmp_path) == []  # the file has no name, so no end of a program can leave it behind
         assert max(sizes) < 2 * 8 * ROWS
         assert one._full._scratch is None
         kept = iter(one)
@@ -349,6 +352,41 @@ def test_one_epoch_at_a_time_lies_on_the_disk_and_none_after_the_end(table):
     assert one._full._scratch is None
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(held._fd)
+
+
+def test_a_loader_that_is_garbage_gives_the_disk_back(table):
+    one = loader(table)
+    iterator = iter(one)
+    next(iterator)
+    descriptor = one._full._scratch._fd
+    del one, iterator
+    gc.collect()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+
+
+class Counting(CountedNumbers):
+    """Notes how often it was opened and closed."""
+
+    calls: ClassVar[list[str]] = []
+
+    def open(self) -> None:
+        self.calls.append("open")
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+
+def test_a_reader_is_opened_once_a_thread_and_closed(tmp_path):
+    root = number_files(tmp_path / "n", [50] * 20)
+    Counting.calls.clear()
+    options = {"shuffle": "full", "num_workers": 2, "workers": "thread", "memory_budget": "64kB", "shuffle_window": 100}
+    with numbers(root, reader=Counting(batch_size=20), **options) as one:
+        next(one)
+        dealing = list(Counting.calls)
+        assert sorted(x for batch in xs(one) for x in batch) == list(range(1000))
+    assert 2 <= dealing.count("open") <= 4  # one or two to deal out, the engine's own beside them
+    assert Counting.calls.count("open") == Counting.calls.count("close")
 
 
 def test_a_peek_costs_no_second_deal_and_a_break_gives_the_disk_back_at_the_next_pass(table):
