@@ -36,6 +36,7 @@ from pyloader_delta.read.base import DataReader
 from pyloader_delta.read.delta import DeltaDataReader
 from pyloader_delta.read.jsonl import JsonLineDataReader
 from pyloader_delta.read.parquet import ParquetDataReader
+from pyloader_delta.receipt import Receipt
 from pyloader_delta.values import Chunk, DataFile, Snapshot
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ __all__ = [
     "NumpyDataCollator",
     "ParquetDataReader",
     "ReadError",
+    "Receipt",
     "ScratchError",
     "Snapshot",
     "StageError",

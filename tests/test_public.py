@@ -27,6 +27,7 @@ PUBLIC = (
     "NumpyDataCollator",
     "ParquetDataReader",
     "ReadError",
+    "Receipt",
     "ScratchError",
     "Snapshot",
     "StageError",

@@ -17,10 +17,10 @@ from pyloader_delta import (
     IncompleteEpochError,
     NumpyDataCollator,
     ParquetDataReader,
+    Receipt,
 )
 from pyloader_delta.audit import digest_of, file_key
 from pyloader_delta.engine import gather, local, region
-from pyloader_delta.receipt import Receipt
 
 LENGTHS = [20, 1, 3, 17, 0, 9, 30]
 NAMES = [f"{i:02}.txt" for i in range(len(LENGTHS))]
