@@ -17,7 +17,7 @@ from pyloader_delta.errors import ConfigError
 from pyloader_delta.options import Options
 from pyloader_delta.plan.epoch import EpochPlan, Order
 from pyloader_delta.read.base import DataReader
-from pyloader_delta.spill.buckets import Dealer, FullOrder, bucket_units, filled
+from pyloader_delta.spill.buckets import Dealer, Extent, FullOrder, bucket_units, filled
 from pyloader_delta.spill.deal import Deal, Dealt, Read
 from pyloader_delta.spill.scratch import Scratch
 from pyloader_delta.stages import Stages, named
@@ -25,7 +25,7 @@ from pyloader_delta.values import Chunk, WindowSize
 
 _EXTENT_BYTES = 256 << 10  # what a bucket gets of a run, at least where memory allows: less is slow to read back
 _LEAST_BYTES = 16 << 20  # dealt out together: less would cost more calls than copies, more falls out of caches
-_COPIES = 4  # of the rows that a thread deals out together: as read, picked, as streams, and one for good measure
+_COPIES = 6  # of the rows that a thread deals out together: as read, joined, picked, as streams that grow by doubling
 
 
 class FullShuffle:
@@ -109,15 +109,18 @@ class FullShuffle:
         except BaseException:
             self.close()
             raise
-        extents: dict[int, list[tuple[int, tuple[int, int]]]] = {}
-        for place, row, extent in dealt.extents:
-            extents.setdefault(place, []).append((row, extent))
-        path = scratch.path
-        chunks = [
-            filled(chunk, path, [extent for _, extent in sorted(extents.get(place, ()))]) if place >= first else chunk
-            for place, chunk in enumerate(plan.chunks)
-        ]
-        return replace(plan, chunks=tuple(chunks), files=dict(dealt.files))
+        extents: dict[int, list[tuple[int, tuple[Extent, int]]]] = {}
+        for place, row, extent, n_rows in dealt.extents:
+            extents.setdefault(place, []).append((row, (extent, n_rows)))
+        chunks: list[Chunk] = []
+        windows: list[range] = []
+        for window in plan.windows:
+            start = len(chunks)
+            for place in window:
+                found = [where for _, where in sorted(extents.get(place, ()))]
+                chunks += filled(plan.chunks[place], scratch.path, found) if place >= first else [plan.chunks[place]]
+            windows.append(range(start, len(chunks)))
+        return replace(plan, chunks=tuple(chunks), windows=tuple(windows), files=dict(dealt.files))
 
     @contextmanager
     def _opened(self) -> Iterator[Read]:

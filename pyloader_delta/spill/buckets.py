@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -14,11 +14,13 @@ from pyloader_delta.values import Chunk
 
 Extent = tuple[int, int]
 """(offset in the scratch file, bytes) of rows of one bucket, as an Arrow stream."""
+PART_BYTES = 4 << 20
+"""A bucket is read in parts of about this size: what is read must be held beside the window that it goes to."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bucket(Chunk):
-    """A chunk of which the rows lie in a scratch file; `rows` are positions in the epoch's order."""
+    """A bucket, or part of one, of which the rows lie in a scratch file; `rows` are positions in the epoch's order."""
 
     scratch: str = ""
     """Path by which each process of this machine reaches the file."""
@@ -67,11 +69,27 @@ def bucket_units(n_rows: int, size_bytes: int, bucket_rows: int, name: str) -> l
     return found
 
 
-def filled(chunk: Chunk, scratch: str, extents: Sequence[Extent]) -> Bucket:
-    """Return a planned bucket with the place of its rows."""
-    known = {field.name: getattr(chunk, field.name) for field in fields(Chunk)}
-    size_bytes = sum(size for _, size in extents)
-    return Bucket(**known | {"size_bytes": size_bytes or chunk.size_bytes}, scratch=scratch, extents=tuple(extents))
+def filled(chunk: Chunk, scratch: str, extents: Sequence[tuple[Extent, int]]) -> list[Bucket]:
+    """Return a planned bucket as the parts in which it is read.
+
+    Args:
+        chunk: The bucket.
+        scratch: Path of the file.
+        extents: Where its rows are and how many, in the order of the table; together as many as it has.
+    """
+    assert chunk.rows is not None
+    parts: list[Bucket] = []
+    start, held, size = chunk.rows.start, 0, 0
+    run: list[Extent] = []
+    for number, (extent, n_rows) in enumerate(extents, 1):
+        run.append(extent)
+        held, size = held + n_rows, size + extent[1]
+        if size >= PART_BYTES or number == len(extents):
+            rows = range(start, start + held)
+            parts.append(Bucket(chunk.path, size, rows, chunk.row_group, rows, scratch=scratch, extents=tuple(run)))
+            start, held, size, run = rows.stop, 0, 0, []
+    assert start == chunk.rows.stop, (start, chunk)
+    return parts
 
 
 class Dealer:

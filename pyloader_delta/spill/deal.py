@@ -27,8 +27,8 @@ OpenReader = Callable[[], AbstractContextManager[Read]]
 class Dealt:
     """What came of a run of row groups or files, or of all of them."""
 
-    extents: list[tuple[int, int, Extent]] = field(default_factory=list)
-    """(bucket, first row of the table in it, where)."""
+    extents: list[tuple[int, int, Extent, int]] = field(default_factory=list)
+    """(bucket, first row of the table in it, where, how many rows)."""
     files: Counter[str] = field(default_factory=Counter)
     """Rows of the rank's own buckets by the path that they were read from."""
     schemas: list[tuple[str, pa.Schema]] = field(default_factory=list)
@@ -44,7 +44,7 @@ class Deal:
         dealer: The buckets that are wanted.
         own: All buckets of the rank, for `Dealt.files`.
         scratch: What the rows are written to.
-        run_bytes: Decoded bytes that one thread deals out together, about; it holds three times as much meanwhile.
+        run_bytes: Decoded bytes that one thread deals out together, about; it holds some times as much meanwhile.
     """
 
     def __init__(
@@ -70,7 +70,9 @@ class Deal:
         """
         runs = list(self._runs(units))
         with self._readers:
-            return self._all(runs, n_threads)
+            found = self._all(runs, n_threads)
+        pa.default_memory_pool().release_unused()  # the engine's turn comes now
+        return found
 
     def _all(self, runs: Sequence[tuple[int, list[Chunk]]], n_threads: int) -> Dealt:
         if n_threads == 0:
@@ -136,19 +138,22 @@ class Deal:
 
     def _write(self, found: Dealt, row: int, blocks: list[pa.RecordBatch]) -> None:
         """Write consecutive rows, of which `row` is the first, to their buckets."""
-        for block in joined(blocks):
-            dealt = self._dealer.deal(self._order.positions(row, row + block.num_rows))
+        left = joined(blocks)[::-1]
+        blocks.clear()
+        while left:
+            block = left.pop()
+            n_rows = block.num_rows
+            dealt = self._dealer.deal(self._order.positions(row, row + n_rows))
             if dealt:
-                taken = block.take(numbers(np.concatenate([rows for _, rows in dealt])))
+                block = block.take(numbers(np.concatenate([rows for _, rows in dealt])))
                 parts, start = [], 0
                 for _, rows in dealt:
-                    parts.append(to_bytes(taken.slice(start, len(rows))))
+                    parts.append(to_bytes(block.slice(start, len(rows))))
                     start += len(rows)
                 extents = self._scratch.append(parts)
                 for (bucket, rows), extent in zip(dealt, extents, strict=True):
-                    found.extents.append((bucket, row + int(rows[0]), extent))
-            row += block.num_rows
-        blocks.clear()
+                    found.extents.append((bucket, row + int(rows[0]), extent, len(rows)))
+            row += n_rows
 
 
 def _added(parts: Iterable[Dealt]) -> Dealt:
