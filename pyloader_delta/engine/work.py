@@ -136,9 +136,10 @@ class Workshop:
                 continue
             if found:
                 return repeated(found, chunk.n_rows or 0)
-        if candidates:
-            raise ReadError(f"{chunk} cannot be read, nor can the {len(candidates)} chunks after it, so none stands in")
-        return []
+        if chunk.n_rows is None:
+            return []
+        others = f"nor can the {len(candidates)} chunks after it" if candidates else "and there is no other chunk"
+        raise ReadError(f"{chunk} cannot be read, {others}: no rows can stand in for it (on_error='skip')")
 
     def run(
         self, task: RunTask, windows: Sequence[WindowBlocks], tray: Tray, leases: Sequence[Lease | None] | None = None

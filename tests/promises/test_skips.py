@@ -252,6 +252,26 @@ class WrongRead(CountedNumbers):
         return {"x": [1], "y": [1, 2]}
 
 
+def test_ranks_have_as_many_batches_each_where_a_file_is_skipped(root):
+    receipts = []
+    for rank in range(3):
+        with loader(root, kind=Torn, audit=True, rank=rank, world_size=3) as share:
+            batches = list(share)
+            assert len(batches) == len(share)
+            receipts.append(share.receipt())
+    found = sum(receipts)
+    assert (found.whole, found.delivered - found.padded) == (True, 80)
+    assert found.skipped == sum(skip.n_rows for skip in found.skips) >= 17
+
+
+def test_a_rank_that_has_no_other_file_says_so(root):
+    with loader(root, kind=Torn, rank=35, world_size=80) as share:
+        _, error = until_error(share)
+    assert isinstance(error, ReadError)
+    assert "there is no other chunk" in str(error)
+    assert "torn" in str(error.__cause__)
+
+
 @pytest.mark.parametrize(("kind", "error"), [(AllTorn, ReadError), (WrongRead, ContractError)])
 def test_where_nothing_can_be_read_it_is_an_error(root, kind, error):
     with loader(root, kind=kind) as some:
