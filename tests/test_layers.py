@@ -67,6 +67,7 @@ HOMES = {
         "arrays",
         "columns",
         "stages",
+        "skips",
         "spill",
         "cli",
     },
