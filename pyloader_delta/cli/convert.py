@@ -92,6 +92,10 @@ def command(
     )
     if commit_bytes > _MAX_COMMIT_BYTES:
         raise ConfigError(f"--commit-size must be at most 1 GiB, got {commit_size}")
+    if delimiter is not None and len(delimiter) != 1:
+        raise ConfigError(f"--delimiter must be one character, got {delimiter!r}")
+    if src.is_dir() and Path(root).is_relative_to(src):
+        raise ConfigError(f"{root} lies inside {src}: it would become a part of what is converted; name another place")
     source = _source(src, kind, types, nulls, delimiter, None if keep_order else seed)
     listed = rejects or Path(f"{root if '://' not in root else Path(root).name}.rejects.jsonl")
     writer = TableWriter(

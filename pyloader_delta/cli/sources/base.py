@@ -124,6 +124,8 @@ def _storable(kind: pa.DataType, name: str) -> pa.DataType:
         return _storable(kind.storage_type, name)
     if kinds.is_dictionary(kind):
         return _storable(kind.value_type, name)
+    if kinds.is_struct(kind) and not kind.num_fields:
+        raise ConfigError(f"column {name!r} holds only empty objects, which no table holds; give --type {name}=string")
     if kinds.is_struct(kind):
         return pa.struct([pa.field(field.name, _storable(field.type, f"{name}.{field.name}")) for field in kind])
     if kinds.is_map(kind):

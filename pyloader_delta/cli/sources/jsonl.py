@@ -73,6 +73,8 @@ class JsonLines:
                 before, number, rest = 0, 0, b""
                 while True:
                     data = stream.read(_BLOCK_BYTES)
+                    if not number and not rest and data.lstrip().startswith(b"["):
+                        raise ConfigError(f"{path} is a JSON array; write its objects one a line, without commas")
                     lines = (rest + data).split(b"\n")
                     rest = lines.pop()
                     if not data and rest:  # a last line without an end
