@@ -5,20 +5,24 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.ready
 DOCS   := $(VENV)/.docs
+FRAMEWORKS := $(VENV)/.frameworks
 # A server like Azure's, for tests: they skip where it is missing, as where there is no npm.
 AZURITE := azurite@3.37.0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint docs bench clean
+.PHONY: help demo test test-frameworks lint docs bench clean
 
 help:  ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(STAMP)  ## Train two models from two real Delta tables (sets up everything it needs)
 	$(PY) -m examples.demo
 
 test: $(STAMP)  ## Run all tests, two at a time; options: make test ARGS="-k resume -x", or "-n 0 --pdb"
 	$(PY) -m pytest -n 2 --dist loadfile $(ARGS)
+
+test-frameworks: $(FRAMEWORKS)  ## Run the tests under Lightning, Accelerate, transformers, Keras' backends, JAX
+	$(PY) -m pytest -n 2 --dist loadfile -m frameworks tests/frameworks $(ARGS)
 
 lint: $(STAMP)  ## Check style (ruff) and types (mypy --strict)
 	$(VENV)/bin/ruff check .
@@ -53,4 +57,8 @@ $(STAMP): requirements.txt setup.py
 
 $(DOCS): $(STAMP) requirements-docs.txt
 	$(PY) -m pip install --quiet --disable-pip-version-check -r requirements-docs.txt
+	@touch $@
+
+$(FRAMEWORKS): $(STAMP) requirements-frameworks.txt
+	$(PY) -m pip install --quiet --disable-pip-version-check -r requirements.txt -r requirements-frameworks.txt
 	@touch $@

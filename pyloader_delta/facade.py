@@ -56,6 +56,8 @@ class Facade(Views):
         shuffle: bool | Literal["full"] = False,
         random_seed: int = 42,
         framework: Framework = "torch",
+        device: Any = None,
+        pin_memory: bool = False,
         **options: Any,
     ) -> Self:
         """Return a loader of a Delta table's columns as arrays or tensors; no class need be written.
@@ -73,6 +75,8 @@ class Facade(Views):
             shuffle: Permute the order of chunks, and mix the rows of each window (`shuffle_window`); "full": all rows.
             random_seed: Seed of both.
             framework: "torch", "tensorflow" or "numpy".
+            device: Where torch's tensors are moved to, in this process: a device of torch's, or its name.
+            pin_memory: Take them through pinned memory; nothing where there is no CUDA.
             options: All others of `DataLoader` and `DeltaDataReader`, by their names.
 
         Raises:
@@ -85,9 +89,8 @@ class Facade(Views):
         mixed = True if isinstance(shuffle, str) else shuffle
         reader: Any = DeltaDataReader(batch_size, mixed, random_seed, columns=names, **for_reader)
         make: Any = cls
-        loader: Self = make(
-            reader, dataset, collator(framework), uri, shuffle=shuffle, random_seed=random_seed, **for_loader
-        )
+        made = collator(framework, device, pin_memory)
+        loader: Self = make(reader, dataset, made, uri, shuffle=shuffle, random_seed=random_seed, **for_loader)
         loader._schema = outputs(dataset, reader.schema)
         return loader
 

@@ -12,10 +12,14 @@ from pyloader_delta.collate.base import DataCollator
 from pyloader_delta.collate.framework import collator_of
 from pyloader_delta.encode.fields import Features, FieldsDataset, FieldSpec
 from pyloader_delta.errors import ConfigError
+from pyloader_delta.options import flag
 from pyloader_delta.outputs import Output, Outputs
 from pyloader_delta.read.delta import DeltaDataReader
 
-_OWN = ("batch_size", "columns", "fields", "features", "features_dtype", "shuffle", "random_seed", "framework")
+_OWN = (
+    "batch_size", "columns", "fields", "features", "features_dtype", "shuffle", "random_seed", "framework", "device",
+    "pin_memory",
+)  # fmt: skip
 """What `from_delta` itself takes: given to several, or made into the three parts of a loader."""
 _PARTS = ("datareader", "dataset", "datacollator", "root_dir")
 
@@ -74,15 +78,21 @@ def encoder(
     return dataset, list(dict.fromkeys([*(spec.name for spec in specs), *taken]))
 
 
-def collator(framework: str) -> DataCollator[Any]:
+def collator(framework: str, device: Any = None, pin_memory: Any = False) -> DataCollator[Any]:
     """Return the collator that makes a framework's tensors.
 
     Raises:
-        ConfigError: The framework is not installed.
+        ConfigError: The framework is not installed, or has no devices here.
     """
     if importlib.util.find_spec(framework) is None:
         raise ConfigError(f"{framework} is not installed: pip install {framework}, or take framework='numpy'")
-    return collator_of(framework)
+    found: Any = collator_of(framework)
+    pin_memory = flag(pin_memory, "pin_memory")
+    if device is not None or pin_memory:
+        if framework != "torch":
+            raise ConfigError("device and pin_memory go with framework='torch'")
+        found = type(found)(device, pin_memory)
+    return found
 
 
 def outputs(dataset: FieldsDataset, schema: Any) -> Outputs:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyloader_delta.collate.base import T_co
-from pyloader_delta.collate.nested import on_device
+from pyloader_delta.collate.nested import map_arrays, on_device
 from pyloader_delta.collate.numpy import NumpyDataCollator
 from pyloader_delta.collate.rows import Kinds, arrays_of, finished
 from pyloader_delta.errors import ValueTypeError
@@ -21,7 +21,23 @@ class TorchDataCollator(NumpyDataCollator[T_co]):
 
     The worker makes arrays (see `NumpyDataCollator`), the training process tensors on the same memory, so workers do
     not import torch.
+
+    Args:
+        device: Where tensors are moved to, in the training process: a device of torch's, or its name; None: nowhere.
+        pin_memory: Take them through pinned memory, so that they are copied to a GPU while the CPU goes on. Nothing
+            where there is no CUDA.
     """
+
+    device: Any = None
+    """Where tensors are moved to; a subclass may set it as a class attribute."""
+    pin_memory: bool = False
+    """Whether through pinned memory."""
+
+    def __init__(self, device: Any = None, pin_memory: bool = False) -> None:
+        if device is not None:  # as text: a worker that gets a torch.device would import torch
+            self.device = device if isinstance(device, int) else str(device)
+        if pin_memory:
+            self.pin_memory = True
 
     def collate_batch(self, features: Any) -> Any:
         """Return name → array of a type that torch has.
@@ -40,7 +56,19 @@ class TorchDataCollator(NumpyDataCollator[T_co]):
 
     def finalize(self, batch: Any) -> Any:
         """Return the batch with a tensor in the place of each array; texts are lists."""
-        return finished(batch, _kinds())
+        found = finished(batch, _kinds())
+        return found if self.device is None and not self.pin_memory else self._moved(found)
+
+    def _moved(self, batch: Any) -> Any:
+        import torch
+
+        pinned = self.pin_memory and torch.cuda.is_available()
+
+        def move(tensor: Any) -> Any:
+            tensor = tensor.pin_memory() if pinned else tensor
+            return tensor if self.device is None else tensor.to(self.device, non_blocking=pinned)
+
+        return map_arrays(move, batch, torch.Tensor)
 
 
 @functools.cache
