@@ -86,12 +86,13 @@ def collator(framework: str, device: Any = None, pin_memory: Any = False) -> Dat
     """
     if importlib.util.find_spec(framework) is None:
         raise ConfigError(f"{framework} is not installed: pip install {framework}, or take framework='numpy'")
-    found: Any = collator_of(framework)
+    found = collator_of(framework)
     pin_memory = flag(pin_memory, "pin_memory")
     if device is not None or pin_memory:
         if framework != "torch":
             raise ConfigError("device and pin_memory go with framework='torch'")
-        found = type(found)(device, pin_memory)
+        kind: Any = type(found)
+        found = kind(device, pin_memory)
     return found
 
 
