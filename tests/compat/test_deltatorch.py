@@ -16,6 +16,7 @@ from PIL import Image
 import pyloader_delta
 from pyloader_delta import ConfigError, FieldSpec, ValueTypeError
 from pyloader_delta.compat.deltatorch import create_pytorch_dataloader
+from pyloader_delta.compat.samples import BatchedFields
 
 N_ROWS = 100
 
@@ -384,3 +385,76 @@ def test_a_wrong_length_is_warned_of_once(table, where):
         loader = old(table, *positional, **named)
     assert len(caught) == 1
     assert len(loader.dataset) == N_ROWS
+
+
+# Defects of its inside ----------------------------------------------------------------------------------------------
+
+
+def test_rows_are_not_sliced_one_by_one_in_python(table):  # D13
+    seen = []
+    encode = BatchedFields.batch_encode
+
+    def noted(self, batch_data):
+        seen.append(batch_data.n_rows)
+        return encode(self, batch_data)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BatchedFields, "batch_encode", noted)
+        assert sum(map(len, (batch["id"] for batch in make(table, "id", "f")))) == N_ROWS
+    assert sum(seen) == N_ROWS
+    assert len(seen) < 7  # calls, of several batches each: deltatorch makes a dict of every row
+
+
+def test_the_dataset_can_be_made_and_no_class_of_deltatorchs_is_there_half(table):  # D19
+    from pyloader_delta.compat import deltatorch
+
+    for name in ("DeltaIterableDataset", "IDBasedDeltaDataset", "SkipReadDeltaDataset"):
+        assert not hasattr(deltatorch, name)
+    loader = make(table, "id")
+    assert type(loader.dataset)(loader.dataset.loader) is not loader.dataset
+    assert sum(1 for _ in loader.dataset) == N_ROWS
+
+
+def test_one_signature_has_partition_filter_before_version(table):  # D21
+    loader = create_pytorch_dataloader(table, "id", [FieldSpec("i")], [("part", "=", "a")], 0, 16, num_workers=0)
+    assert sorted(ids(loader, "i")) == list(range(0, N_ROWS, 2))
+    assert loader.dataset.loader.snapshot.version == 0
+    with pytest.raises((ConfigError, TypeError)):  # deltatorch's other order
+        create_pytorch_dataloader(table, "id", [FieldSpec("i")], 0, [("part", "=", "a")], num_workers=0)
+
+
+def test_what_is_read_ahead_is_bounded_by_bytes(tmp_path):  # D22
+    for start in range(0, 32, 4):
+        images = [bytes([start + i]) * (1 << 18) for i in range(4)]
+        write_deltalake(tmp_path, pa.table({"i": range(start, start + 4), "image": images}), mode="append")
+    field = FieldSpec("image", (512, 512))
+    loader = make(tmp_path, "i", field, batch_size=2, num_workers=2, memory_budget="6MiB", shuffle_window="1MiB")
+    ours = loader.dataset.loader
+    held = []
+    for batch in loader:
+        assert batch["image"].shape == (2, 512, 512)
+        memory = ours.memory()
+        held.append(memory.chunks + memory.batches)
+    assert len(held) == 16
+    assert 0 < max(held) <= 6 << 20
+
+
+def test_the_same_table_resumes_counts_and_feeds_tensorflow(table):  # D23
+    loader = make(table, "id", shuffle=True)
+    batches = iter(loader)
+    first = [next(batches)["id"].tolist() for _ in range(3)]
+    state = loader.state_dict()
+    again = make(table, "id", shuffle=True)
+    again.load_state_dict(state)
+    rest = [batch["id"].tolist() for batch in again]
+    assert sorted(i for part in first + rest for i in part) == list(range(1, N_ROWS + 1))
+    assert rest == [batch["id"].tolist() for batch in batches]
+    assert again.dataset.loader.stats()["batches_delivered"] == 4
+
+
+@pytest.mark.parametrize("part", ["a", "b"])
+def test_a_partition_has_its_own_values_in_every_column(table, part):  # D25: not only some values
+    loader = make(table, "i", "s", "part", "f", partition_filter=[("part", "=", part)])
+    rows = [row for batch in loader for row in zip(*(batch[n] for n in ("i", "s", "part", "f")), strict=True)]
+    expected = [(i, f"é{i}", part, float(i)) for i in range(N_ROWS) if "ab"[i % 2] == part]
+    assert sorted((int(i), s, p, float(f)) for i, s, p, f in rows) == expected
