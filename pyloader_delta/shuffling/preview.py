@@ -52,17 +52,20 @@ class ShufflePreview:
 
     @property
     def spread(self) -> float:
-        """Mean standard deviation of row numbers inside a batch, as a fraction of a full shuffle's: about 1 is best."""
+        """Mean standard deviation of row numbers inside a batch, as a fraction of a full shuffle's.
+
+        About 1 is best; batches of one row have 0.
+        """
         uniform = self.n_rows / 12**0.5
-        return float(self.sources.std(axis=1, ddof=1).mean()) / uniform if self.sources.shape[1] > 1 else float("nan")
+        return float(self.sources.std(axis=1, ddof=1).mean()) / uniform if self.sources.shape[1] > 1 else 0.0
 
     @property
     def correlation(self) -> float:
-        """Correlation of position delivered and position in the table: 1 unshuffled, about 0 is best."""
+        """Correlation of position delivered and position in the table: 1 unshuffled, about 0 is best; 0 for one row."""
         first = np.repeat(self.batches * self.batch_size, self.sources.shape[1])
         delivered = first + np.tile(np.arange(self.sources.shape[1]), len(self.batches))
         rows = self.sources.ravel()
-        return float(np.corrcoef(delivered, rows)[0, 1]) if rows.std() > 0 and len(rows) > 1 else float("nan")
+        return float(np.corrcoef(delivered, rows)[0, 1]) if len(rows) > 1 else 0.0
 
     @property
     def label_distance(self) -> float:

@@ -178,6 +178,22 @@ def test_resume_is_exact_and_deals_out_only_what_is_left(table, batches):
         assert size < 0.4 * 8 * ROWS  # the last bucket of six, and what Arrow adds
 
 
+def test_other_ranks_go_on_in_the_middle_of_an_epoch(table):
+    seen: list[int] = []
+    for rank in range(3):
+        with loader(table, rank=rank, world_size=3) as one:
+            for number, batch in enumerate(one, 1):
+                seen += batch["x"].tolist()
+                if number == 20:
+                    state = one.state_dict()
+                    break
+    for rank in range(2):
+        with loader(table, rank=rank, world_size=2, num_workers=2, workers="thread") as one:
+            one.load_state_dict(state)
+            seen += [x for batch in one for x in batch["x"].tolist()]
+    assert sorted(seen) == list(range(ROWS))
+
+
 def test_a_state_of_another_way_of_shuffling_is_refused(table):
     with loader(table) as one:
         state = one.state_dict()

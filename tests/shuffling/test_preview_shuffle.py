@@ -148,6 +148,14 @@ def test_what_cannot_be_previewed_is_said(table, tmp_path):
         empty.preview_shuffle()
 
 
+def test_batches_of_one_row_have_figures_that_json_holds(table):
+    with DataLoader.from_delta(table, 1, shuffle=True, framework="numpy", num_workers=0) as one:
+        many, single = one.preview_shuffle("label"), one.preview_shuffle(batches=1)
+    assert many.spread == single.spread == single.correlation == 0
+    assert json.dumps(many.figures(), allow_nan=False)
+    assert json.dumps(single.figures(), allow_nan=False)
+
+
 def test_a_table_smaller_than_a_batch_is_one(table):
     with loader(table, filter="x < 3") as one:
         preview = one.preview_shuffle("x")
