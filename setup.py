@@ -34,7 +34,16 @@ setup(
         "plot": _PLOT,
         "metrics": ["prometheus_client>=0.19"],
         "all": [*_TORCH, *_TENSORFLOW, *_IMAGES, *_PROGRESS, *_PLOT, *_CLI],
-        "dev": ["pytest>=8.4", "pytest-xdist>=3.6", "hypothesis>=6.100", "psutil>=5.9", "nbclient>=0.10", "ipykernel>=6.29", "ruff", "mypy"],
+        "dev": [
+            "pytest>=8.4",
+            "pytest-xdist>=3.6",
+            "hypothesis>=6.100",
+            "psutil>=5.9",
+            "nbclient>=0.10",
+            "ipykernel>=6.29",
+            "ruff",
+            "mypy",
+        ],
     },
     entry_points={"console_scripts": ["pyloader-delta = pyloader_delta.cli:main"]},
     classifiers=[

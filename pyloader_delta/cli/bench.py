@@ -124,7 +124,7 @@ def _draw(rates: Rates, path: Path, title: str) -> None:
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
-        raise ConfigError("--plot needs matplotlib: pip install matplotlib") from error
+        raise ConfigError("--plot needs matplotlib: pip install 'pyloader_delta[plot]'") from error
     named = _named(rates)
     figure = Figure(figsize=(8, 0.5 * len(named) + 1.5), layout="constrained")
     axes = figure.add_subplot()
