@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow.fs as fs
 
-_READY_S = 60
+_READY_S = 300  # azurite is a big program, and the machine may be busy
 _AZURE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 _AZURE_ACCOUNT = "devstoreaccount1"
 
