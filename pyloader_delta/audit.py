@@ -77,12 +77,12 @@ class Audit:
         self._work()
         return self._digest
 
-    def problem(self, *, short: int, begun: bool) -> str | None:
+    def problem(self, *, short: int, before: int) -> str | None:
         """Return what is wrong at the epoch's end, naming a file; None if all is right.
 
         Args:
             short: Rows that were planned and are rightly not delivered (`drop_last`).
-            begun: Whether an earlier process has delivered the epoch's beginning.
+            before: Rows that an earlier process has delivered.
         """
         self._work()
         for window in sorted(self._open):
@@ -90,11 +90,12 @@ class Audit:
         if self._twice is not None:
             chunk = self.plan.chunks[int(positions(self._twice)[0])]
             return f"row {int(rows(self._twice)[0])} of {chunk.path} was delivered more than once"
-        missing = 0
+        missing = row = 0
         for window, span in enumerate(self.plan.windows):
-            if begun and window <= self.plan.first_window:
-                continue
             n, found = self.plan.rows_of(window), int(self.delivered[span.start : span.stop].sum())
+            first, row = row, row + (n or 0)
+            if first < before:
+                continue
             missing += 0 if n is None else n - found
             if n is not None and (found > n or missing > short):
                 return self._amiss(span, n, found)

@@ -85,7 +85,7 @@ class Tally:
                 "dropped; please report this with the table's layout"
             )
         cut = 0 if self.total is None else (self.plan.n_rows or 0) - self.total  # by `limit`
-        wrong = None if self.audit is None else self.audit.problem(short=dropped + cut, begun=bool(self.before))
+        wrong = None if self.audit is None else self.audit.problem(short=dropped + cut, before=self.before)
         if wrong is not None:
             raise IncompleteEpochError(f"epoch {epoch}: {wrong}; please report this with the table's layout")
 

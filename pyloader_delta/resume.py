@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from dataclasses import replace
 from typing import Any, Literal
@@ -22,6 +23,7 @@ from pyloader_delta.state import (
     check_order,
     from_state,
     identity,
+    is_earlier,
     order_of,
     to_state,
 )
@@ -40,6 +42,7 @@ class Resumable:
     _n_rows: int | None
     _group: int
     _engine: Engine | None
+    _pid: int
     _pass: Pass | None
     _iterator: weakref.ref[BatchIterator] | None
     _hidden: BatchIterator | None
@@ -104,7 +107,7 @@ class Resumable:
         if on_new_version not in ("refuse", "continue"):
             raise ConfigError(f"on_new_version must be 'refuse' or 'continue', got {on_new_version!r}")
         order, known, source = order_of(state), self._known(), None
-        if on_new_version == "continue" and _is_earlier(order, known):
+        if on_new_version == "continue" and is_earlier(order, known):
             check_order(order, known, but=OF_VERSION)
             if state["history"]:
                 source = self._earlier(order["version"])
@@ -121,8 +124,9 @@ class Resumable:
         if self._pass is not None and self._engine is not None:
             self._pass.end()
             self._engine.cancel(self._pass.number)
-        if source is not None and self._engine is not None:
-            self._engine.close()  # its workers do not know the earlier version
+        if source is not None and self._engine is not None:  # its workers do not know the earlier version
+            if self._pid == os.getpid():
+                self._engine.close()
             self._engine = None
         self._pass = self._hidden = self._set_epoch = None
         self._loaded, self._next_epoch = position, position.epoch
@@ -197,9 +201,3 @@ class Resumable:
             epoch -= 1
             batch += self._batches_in(live.place_in(epoch, 0), live.place) or 0
         return live.place_in(epoch, batch)
-
-
-def _is_earlier(order: Any, known: Any) -> bool:
-    """Return whether a state is of an earlier version of the loader's table."""
-    versions = order.get("version"), known["version"]
-    return all(type(version) is int for version in versions) and versions[0] < versions[1]

@@ -175,6 +175,12 @@ def order_of(state: Any) -> Mapping[str, Any]:
     return state["order"] if isinstance(state["order"], Mapping) else {}
 
 
+def is_earlier(order: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
+    """Return whether a state's order is of an earlier version than a loader's."""
+    version, own = order.get("version"), known["version"]
+    return type(version) is int and type(own) is int and version < own
+
+
 def check_order(order: Mapping[str, Any], known: Mapping[str, Any], but: Collection[str] = ()) -> None:
     """Raise StateError where a state's order is not the loader's; names what differs.
 
@@ -188,9 +194,11 @@ def check_order(order: Mapping[str, Any], known: Mapping[str, Any], but: Collect
             continue
         text = f"{label} differs; the state has {order.get(name)!r}, the loader {known[name]!r}"
         if name == "version":
+            text += f". Give the reader version={order.get(name)!r}"
+        if name == "version" and is_earlier(order, known):
             text += (
-                f". Give the reader version={order.get(name)!r}, or finish the epoch on the state's version and go on "
-                'with the newer one: load_state_dict(state, on_new_version="continue")'
+                ", or finish the epoch on the state's version and go on with the newer one: "
+                'load_state_dict(state, on_new_version="continue")'
             )
         raise StateError(f"the state does not fit this loader: {text}")
 
@@ -227,7 +235,7 @@ def _history(entries: Any) -> tuple[Entry, ...]:
     found = []
     for entry in entries:
         world_size, batches, uneven = entry if isinstance(entry, Sequence) and len(entry) == 3 else (None,) * 3
-        if type(world_size) is not int or type(batches) is not int or world_size < 1 or batches < 0:
+        if type(world_size) is not int or type(batches) is not int or world_size < 1 or batches < 1:
             raise StateError(f"the state's history has {entry!r} in it, not [world_size, batches, uneven]")
         if uneven not in get_args(Uneven):
             raise StateError(f"the state's history has uneven={uneven!r} in it, not 'pad', 'mask' or 'drop'")

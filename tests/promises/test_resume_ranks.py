@@ -82,6 +82,11 @@ def test_T4_what_is_left_is_shared_out_anew_and_each_row_comes_once(table, world
     assert (state["epoch"], state["history"]) == (1, [])
 
 
+def test_a_full_shuffle_is_shared_out_anew_too(table):
+    seen, _ = restarted(table, [(2, 5, "mask"), (3, 4, "mask"), (1, 9, "mask"), (2, None, "mask")], shuffle="full")
+    assert counted(seen) == Counter(range(ROWS))
+
+
 @pytest.mark.parametrize("workers", ["thread", "process"])
 def test_T4_other_workers_change_nothing_of_what_is_shared_out_anew(table, workers):
     restarts = [(3, 4, "pad"), (2, 5, "pad"), (1, None, "pad")]
@@ -275,3 +280,14 @@ def test_receipts_of_all_ranks_before_and_after_a_restart_add_up_to_the_whole_ta
     total = sum(receipts)
     assert (total.digest, total.delivered, total.padded) == (whole.digest, ROWS, 0)
     assert total.whole
+
+
+def test_batches_that_are_made_once_more_are_no_rows_that_are_missing(table):
+    """They may lie in a later window than the first that is read again."""
+    with loader(table, audit=True, dataset=Noisy(), shuffle_window=5) as one:
+        states = [one.state_dict() for _ in one]
+    for state in states[:-1:3]:
+        with loader(table, audit=True, dataset=Noisy(), shuffle_window=5) as one:
+            one.load_state_dict(state)
+            list(one)
+            assert one.receipt().complete
