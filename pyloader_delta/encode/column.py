@@ -13,7 +13,7 @@ from pyloader_delta import arrays
 from pyloader_delta.columns import numbers, tensor_shape
 from pyloader_delta.encode.casts import called, cast, constant, stacked
 from pyloader_delta.encode.images import decode_images
-from pyloader_delta.encode.refusals import null_error, refuse_options, unfit
+from pyloader_delta.encode.refusals import null_error, refuse_options, refuse_unused, unfit
 from pyloader_delta.encode.spec import FieldSpec, Framework, Output
 from pyloader_delta.errors import ConfigError, ContractError, ValueTypeError
 from pyloader_delta.ragged import Listed, Ragged, length_names
@@ -87,6 +87,7 @@ class Column:
         if spec.image or spec.decode_numpy_and_apply_shape is not None:
             encode, output = self._decoded(kind)
         elif spec.as_list or spec.transform or (spec.batch_transform and self._dense_dtype(kind) is None):
+            refuse_unused(spec, kind)
             encode, output = self._python_rows, Output("list")
         else:
             encode, output = self._natural(kind)
@@ -183,7 +184,10 @@ class Column:
                 f"column {spec.name!r} has no type, only nulls: say what they become by fill_null, or leave it out"
             )
             raise ValueTypeError(f"{message} (FieldSpec({spec.name!r}, as_list=True) gives a list of None)")
-        value = np.asarray(spec.fill_null, dtype=spec.dtype)
+        place = f"FieldSpec({spec.name!r}): fill_null"
+        value = np.asarray(spec.fill_null) if spec.dtype is None else constant(spec.fill_null, spec.dtype, place)
+        if value.ndim or value.dtype.kind not in ("biufmMUS" if self.framework == "numpy" else "biuf"):
+            raise ConfigError(f"{place} must be one number or bool, as the column has no type, got {spec.fill_null!r}")
         return lambda array: np.full(len(array), value), Output("array", value.dtype, (None,))
 
     # Encoding -------------------------------------------------------------------------------------------------------

@@ -24,15 +24,33 @@ def refuse_options(spec: FieldSpec, kind: pa.DataType) -> None:
             f"FieldSpec({spec.name!r}): fill_null must have {kind.byte_width} bytes like the column, got "
             f"{len(spec.fill_null)}"
         )
-    numbers = not (text or bytes_alone or pa.types.is_struct(kind) or pa.types.is_map(kind))
+    listed, inner = arrays.is_list(kind), kind
+    while arrays.is_list(inner):
+        inner = inner.value_type
+    of_numbers = listed and arrays.leaf_dtype(inner, times=True) is not None
+    numbers = of_numbers if listed else not (text or bytes_alone or pa.types.is_struct(kind) or pa.types.is_map(kind))
     for option, given, fits, what in (
         ("dtype", spec.dtype is not None, numbers, "numbers"),
         ("decode='unscaled'", spec.decode == "unscaled", pa.types.is_decimal(kind), "decimals"),
-        ("ragged", spec.ragged != "pad", arrays.is_list(kind), "lists of numbers"),
-        ("pad_value", bool(spec.pad_value), arrays.is_list(kind), "lists of numbers"),
+        ("ragged", spec.ragged != "pad", of_numbers, "lists of numbers"),
+        ("pad_value", bool(spec.pad_value), of_numbers, "lists of numbers"),
     ):
         if given and not fits:
             raise ConfigError(f"FieldSpec({spec.name!r}): {option} is for {what}; the column is {kind}")
+
+
+def refuse_unused(spec: FieldSpec, kind: pa.DataType) -> None:
+    """Raise ConfigError where a `batch_transform` gets Python values, so that a spec says things that do nothing."""
+    for option, given in (
+        ("dtype", spec.dtype is not None),
+        ("ragged", spec.ragged != "pad"),
+        ("pad_value", bool(spec.pad_value)),
+    ):
+        if spec.batch_transform is not None and given:
+            raise ConfigError(
+                f"FieldSpec({spec.name!r}): {option} does nothing beside batch_transform, which gets a list of Python "
+                f"values from a column of {kind}; leave it out"
+            )
 
 
 def unfit(spec: FieldSpec, kind: pa.DataType, framework: Framework, remedy: str) -> ValueTypeError:

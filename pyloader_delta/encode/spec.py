@@ -110,9 +110,16 @@ class FieldSpec:
         if self.transform is not None and self.batch_transform is not None:
             raise self._both("transform", "batch_transform")
         if self.as_list:
-            for option in ("decode_numpy_and_apply_shape", "decode", "dtype", "batch_transform"):
-                if getattr(self, option) is not None:
-                    raise self._both("as_list", option)
+            self._alone("as_list", "decode_numpy_and_apply_shape", "decode", "dtype", "batch_transform")
+            self._alone("as_list", "ragged", "pad_value")
+        if self.transform is not None:  # which gets values as they are, but for arrays that are made of bytes
+            self._alone("transform", "ragged", "pad_value", *(() if shape is not None else ("dtype",)))
+
+    def _alone(self, option: str, *others: str) -> None:
+        """Refuse options that would do nothing beside another."""
+        for other in others:
+            if not _is_default(self, other):
+                raise self._both(option, other)
 
     def _dtype(self) -> np.dtype[Any]:
         name = str(getattr(self.dtype, "name", self.dtype)).removeprefix("torch.")  # torch.float32, tf.float32
@@ -141,6 +148,10 @@ class FieldSpec:
 
     def _both(self, one: str, other: str) -> ConfigError:
         return ConfigError(f"FieldSpec({self.name!r}): {one} and {other} exclude each other; give one of them")
+
+
+def _is_default(spec: FieldSpec, option: str) -> bool:
+    return bool(getattr(spec, option) == FieldSpec.__dataclass_fields__[option].default)
 
 
 @dataclass(frozen=True)

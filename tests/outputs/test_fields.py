@@ -4,6 +4,7 @@ import datetime as dt
 import io
 import subprocess
 import sys
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,15 @@ def test_a_null_has_its_place_in_torch_as_well():
         (pa.array([1]), {"decode": "unscaled"}, ConfigError, "decimals"),
         (pa.array([[1, 2], [3]], INT8S), {"ragged": 2}, ContractError, r"a list has 1 numbers, shape \(2,\) needs 2"),
         (pa.array([b"ab", b"c"]), {"decode_numpy_and_apply_shape": (2,)}, ContractError, "1 bytes.*needs 2"),
+        (pa.array([["a"], ["b", "c"]]), {"ragged": "jagged"}, ConfigError, "ragged is for lists of numbers"),
+        (pa.array([["a"], ["b", "c"]]), {"dtype": "float32"}, ConfigError, "dtype is for numbers"),
+        (pa.array([[Decimal("1.5")]]), {"dtype": "float64"}, ConfigError, "dtype is for numbers"),
+        (pa.array([[{"a": 1}]]), {"pad_value": 3}, ConfigError, "pad_value is for lists of numbers"),
+        (pa.array([[1], [2, 3]]), {"batch_transform": len, "dtype": "int8"}, ConfigError, "dtype does nothing beside"),
+        (pa.array([Decimal(1)]), {"batch_transform": len, "dtype": "int8"}, ConfigError, "dtype does nothing beside"),
+        (pa.array([[1], [2]]), {"batch_transform": len, "ragged": "jagged"}, ConfigError, "ragged does nothing beside"),
+        (pa.nulls(2), {"fill_null": [1, 2]}, ConfigError, "fill_null must be one number or bool"),
+        (pa.nulls(2), {"fill_null": 300, "dtype": "int8"}, ConfigError, "fill_null must be a value of type int8"),
         (pa.array([1, 2]), {"batch_transform": lambda x: x[:1]}, ContractError, "got 2 rows and returned 1"),
         (pa.array(["a", "bc"]), {"transform": lambda t: np.zeros(len(t))}, ContractError, r"\(1,\).*row 1 \(2,\)"),
     ],
@@ -115,6 +125,10 @@ def test_what_does_not_fit_is_an_error(array, options, error, text):
         ({"decode_numpy_and_apply_shape": (2,), "decode": "jpeg"}, "exclude each other"),
         ({"transform": len, "batch_transform": len}, "exclude each other"),
         ({"as_list": True, "dtype": "int32"}, "exclude each other"),
+        ({"as_list": True, "ragged": "jagged"}, "as_list and ragged exclude each other"),
+        ({"as_list": True, "pad_value": 1}, "as_list and pad_value exclude each other"),
+        ({"transform": len, "dtype": "int32"}, "transform and dtype exclude each other"),
+        ({"transform": len, "ragged": 2}, "transform and ragged exclude each other"),
         ({"transform": 3}, "transform must be a function"),
         ({"null_mask": "yes"}, "null_mask must be True or False"),
     ],
