@@ -32,7 +32,7 @@ def slabs(batches: Iterator[Any], batch_size: int) -> Iterator[Any]:
             break
         if batch is None:
             break
-        found = _shape(batch, batch_size)
+        found = shape if waiting and _alike(batch, waiting[0]) else _shape(batch, batch_size)
         if waiting and (found is None or found[:2] != shape[:2]):
             yield _joined(waiting)
             waiting, size = [], 0
@@ -62,6 +62,16 @@ def aligned_array(value: Any) -> Any:
     return room
 
 
+def _alike(batch: Any, first: Any) -> bool:
+    """Return whether two batches are dicts of arrays of the same shapes: found fast, for most are."""
+    if type(batch) is not dict or type(first) is not dict or batch.keys() != first.keys():
+        return False
+    return all(
+        type(value) is np.ndarray and value.shape == first[name].shape and value.dtype == first[name].dtype
+        for name, value in batch.items()
+    )
+
+
 def _shape(batch: Any, batch_size: int) -> tuple[Any, Any, int, int] | None:
     """Return what must agree (names; dtypes and shapes of rows), bytes and rows; None of what cannot be joined."""
     names, rows, n_rows, size = [], [], None, 0
@@ -75,7 +85,12 @@ def _shape(batch: Any, batch_size: int) -> tuple[Any, Any, int, int] | None:
 
 
 def _joined(batches: list[Any]) -> Any:
-    return batches[0] if len(batches) == 1 else map_leaves(lambda *arrays: _rows(arrays), *batches)
+    first = batches[0]
+    if len(batches) == 1:
+        return first
+    if type(first) is dict and set(map(type, first.values())) == {np.ndarray}:
+        return {name: _rows(tuple(batch[name] for batch in batches)) for name in first}
+    return map_leaves(lambda *arrays: _rows(arrays), *batches)
 
 
 def _rows(arrays: tuple[NDArray[Any], ...]) -> NDArray[Any]:

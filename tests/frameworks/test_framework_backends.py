@@ -5,8 +5,12 @@ import os
 import subprocess
 import sys
 
+import numpy as np
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
+from pyloader_delta import DataLoader
 from tests.test_examples import ROOT, needs_sources, number, run
 
 pytestmark = [pytest.mark.frameworks, needs_sources]
@@ -49,3 +53,16 @@ def test_a_strategy_gets_each_workers_own_share(folder):
     text = run("-m", "examples.tf_strategy", "--folder", folder)
     assert "epoch 1: 1437 rows" in text
     assert "epoch 2: 1437 rows" in text
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_jax_takes_the_arrays_of_a_batch_without_a_copy(dtype, tmp_path):
+    jax = pytest.importorskip("jax")
+    write_deltalake(tmp_path, pa.table({"x": np.arange(4096).astype(dtype)}))
+    with DataLoader.from_delta(tmp_path, 1024, framework="numpy", num_workers=1, workers="process") as loader:
+        arrays = []
+        for batch in loader:
+            taken = jax.dlpack.from_dlpack(batch["x"])
+            assert taken.unsafe_buffer_pointer() == batch["x"].ctypes.data
+            arrays.append(taken)
+        assert np.concatenate(arrays).tolist() == list(range(4096))
