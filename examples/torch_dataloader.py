@@ -46,7 +46,8 @@ def main() -> None:
     model = torch.nn.Linear(64, 10)
     with make_loader(table) as loader:
         batches = loader.to_torch()
-        print(f"{type(batches).__mro__[1]}: {len(batches)} batches of {len(batches.dataset)} rows")
+        assert isinstance(batches, torch.utils.data.DataLoader)
+        print(f"DataLoader: {len(batches)} batches of {len(batches.dataset)} rows")
         whole = train(batches, model)
     with make_loader(table) as loader:
         batches = loader.to_torch()
