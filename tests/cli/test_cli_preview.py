@@ -1,9 +1,13 @@
 """`preview` tells how a table is mixed by the settings that one will train with."""
 
+import json
+
 import numpy as np
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
+
+from pyloader_delta.cli.shared import print_json
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +44,9 @@ def test_preview_prints_and_draws(run, table, tmp_path):
     assert (tmp_path / "shuffle.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_json_has_no_nan(run, table):
-    found = run("preview", table, "--batch-size", "1", "--batches", "1", "--json").document
-    assert found["spread"] is None
+def test_json_has_no_nan(capsys):
+    print_json({"spread": float("nan"), "rates": [1.5, float("inf")]})
+    assert json.loads(capsys.readouterr().out) == {"spread": None, "rates": [1.5, None]}
 
 
 @pytest.mark.parametrize(
