@@ -37,11 +37,16 @@ def leaf_dtype(kind: pa.DataType, *, times: bool) -> np.dtype[Any] | None:
     return NUMBERS.get(kind.id)
 
 
+def address(array: NDArray[Any]) -> int:
+    """Return where an array begins."""
+    return int(array.__array_interface__["data"][0])
+
+
 def empty_aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return an array of undefined values, C-contiguous, that begins at a multiple of `ALIGNMENT`."""
     size = math.prod(shape) * dtype.itemsize
     room = np.empty(size + ALIGNMENT, np.uint8)
-    start = -int(room.__array_interface__["data"][0]) % ALIGNMENT
+    start = -address(room) % ALIGNMENT
     return room[start : start + size].view(dtype).reshape(shape)
 
 

@@ -7,6 +7,7 @@ import copy
 import os
 import weakref
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import Any, Generic, Literal, TypeVar
@@ -157,7 +158,9 @@ class DataLoader(Lengths, Insight, Facade, Resumable, Generic[T_co]):
                 f"shuffle_window in rows needs the length of each file before reading: {datareader.length_advice} "
                 f"in {type(datareader).__name__}, or give a size such as '128MiB'"
             )
-        self._units = split(chunks, *budget.cut_bytes(options, self._order.shuffle_rows and not options.full, chunks))
+        most, part = budget.cut_bytes(options, self._order.shuffle_rows and not options.full, chunks)
+        self._order = replace(self._order, window_bytes=most)
+        self._units = split(chunks, most, part)
         self._n_rows, parts = total_rows(chunks), (datareader, dataset, datacollator)
         self._full = full_shuffle(parts, self._units, options, self.root_dir, self._n_rows)
         self._order = self._order if self._full is None else self._full.order

@@ -17,8 +17,10 @@ from pyloader_delta.values import WindowSize
 
 WorkerKind = Literal["inline", "thread", "process"]
 
-GROUP_ROWS, GROUP_BYTES = 32768, 4 << 20
+GROUP_ROWS, GROUP_BYTES = 1 << 17, 8 << 20
 """Rows, and bytes of them by the chunks' own estimates, that a `rowwise` dataset gets in one call, at most."""
+SLOW_GROUP_ROWS = 2048
+"""Rows that one of `slow_rows` gets in one call, at most."""
 
 _ENDLESS_S = 1e9  # locks cannot wait much longer: a timeout of 32 years is none
 
@@ -40,8 +42,8 @@ class Options:
     prefetch_factor: int
     timeout_s: float
     batch_size: int
-    rowwise: bool
-    """Whether several batches may be encoded in one call."""
+    group_rows: int
+    """Rows that may be encoded in one call, if several batches may be; else 0."""
     full: bool = False
     """Whether all rows are mixed, by way of a scratch file."""
     scratch_dir: str | None = None
@@ -130,7 +132,7 @@ def make_options(
         prefetch_factor=whole(prefetch_factor, "prefetch_factor", at_least=1),
         timeout_s=float(timeout) if timeout < _ENDLESS_S else 0.0,
         batch_size=batch_size,
-        rowwise=bool(dataset.rowwise),
+        group_rows=(SLOW_GROUP_ROWS if getattr(dataset, "slow_rows", False) else GROUP_ROWS) if dataset.rowwise else 0,
         audit=flag(audit, "audit"),
         trace=flag(trace, "trace"),
         skips=on_error == "skip",
@@ -145,9 +147,9 @@ def group_size(options: Options, size_bytes: int, n_rows: int | None) -> int:
         size_bytes: Estimated decoded size of all chunks.
         n_rows: Their rows; None where unknown before reading.
     """
-    if not options.rowwise or not n_rows:
+    if not options.group_rows or not n_rows:
         return 1
-    rows = min(GROUP_ROWS, GROUP_BYTES * n_rows // max(size_bytes, 1))
+    rows = min(options.group_rows, GROUP_BYTES * n_rows // max(size_bytes, 1))
     return max(rows // options.batch_size, 1)
 
 

@@ -217,6 +217,8 @@ class Pass:
     def _gathered(self) -> tuple[Any, RunTask]:
         """Return the next batch that was made; its rows are counted."""
         while self._run is None or self._in_run == len(self._run[0].batch_rows):
+            if self._run is not None and self._run[2] is not None:  # raised after all of its batches were made
+                raise self._run[2]
             self._run, self._in_run = None, 0
             self._run = self._engine.next_run()
             if self._run is None:

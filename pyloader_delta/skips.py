@@ -63,6 +63,8 @@ class SkippingStages(Stages):
         return made
 
     def _made(self, columns: Columns, call: Call, sizes: Sequence[int]) -> list[Any]:
+        if not self.keeps_nothing:  # user code may have changed what it got when it raises, and gets it once more then
+            columns = _taken(columns, np.arange(columns.n_rows))
         return list(super().batches(columns, *call, sizes, (len(sizes),)))
 
     def _bad(self, columns: Columns, call: Call, rows: NDArray[np.int64]) -> dict[int, BaseException]:

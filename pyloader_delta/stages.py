@@ -100,6 +100,21 @@ class Stages:
                 text = f"{_name(owner)}.close raised {type(error).__name__}: {error}"
                 warnings.warn(text, RuntimeWarning, stacklevel=2)
 
+    @property
+    def lends(self) -> bool:
+        """Whether batches of worker processes may stay where their windows lie: those can be read again, the same."""
+        return self.passes_numbers and not self.numbered
+
+    def together(self, chunks: Sequence[Chunk]) -> list[list[Chunk]]:
+        """Return chunks in runs that `read_run` reads at once: they are of one file, and their rows are as planned."""
+        return [[chunk] for chunk in chunks] if self.numbered else self.reader._together(chunks)
+
+    def read_run(self, chunks: Sequence[Chunk]) -> list[pa.RecordBatch]:
+        """Return the rows of one of these runs."""
+        if len(chunks) == 1:
+            return self.read(chunks[0])
+        return to_batches(self.reader._read_together(chunks), exact=self.dataset.input_format == "python", place="")
+
     def read(self, chunk: Chunk) -> list[pa.RecordBatch]:
         """Return the rows of a chunk."""
         if isinstance(chunk, Bucket):

@@ -13,6 +13,10 @@ from typing import Any
 
 import psutil
 import pytest
+from hypothesis import settings
+
+settings.register_profile("patient", deadline=None)  # a busy machine is no fault of what is tested
+settings.load_profile("patient")
 
 _OURS = "pyloader_delta"
 _PATIENCE_S = 5.0  # the promise: everything is gone within five seconds

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from pyloader_delta.cli.shared import size
 from pyloader_delta.delta.report import TableReport
+from pyloader_delta.plan.epoch import WHOLE_OF_WINDOW
 
 GROUP_BYTES = 8 << 20
 """Decoded size of a row group that is good to train on: sixteen of them in a window of 128 MiB."""
 
 WINDOW_BYTES = 128 << 20
-_PART_OF_WINDOW = 8
 _MIN_GROUP_BYTES = 1 << 20
 _MIN_GROUPS = 16
 _MANY_FILES = 8
@@ -72,10 +72,10 @@ def _row_groups(report: TableReport) -> Iterator[str]:
     if groups is None:
         return
     rows, median = group_rows(groups.row_bytes), groups.decoded_bytes.median
-    if median > WINDOW_BYTES // _PART_OF_WINDOW:
+    if median > WINDOW_BYTES // WHOLE_OF_WINDOW:
         yield (
-            f"Row groups decode to {size(median)}: above an eighth of shuffle_window they are read in parts, and fewer "
-            f"files meet in a window. Write about {rows:,} rows a row group ({size(GROUP_BYTES)})."
+            f"Row groups decode to {size(median)}: above an eighth of shuffle_window they are read in parts, which "
+            f"costs about twice the time of whole ones. Write about {rows:,} rows a row group ({size(GROUP_BYTES)})."
         )
     elif median < _MIN_GROUP_BYTES and groups.n_groups >= _MANY_FILES:
         yield (

@@ -68,7 +68,7 @@ def read_part(opened: pa.NativeFile, root: str, source: int) -> Part:
 
 def _tables(opened: pa.NativeFile, file: pq.ParquetFile, row_group: int, leaves: Sequence[str]) -> Iterator[pa.Table]:
     """Yield some leaves of a row group, a number of rows at a time."""
-    with expecting(opened, lambda: column_spans(file.metadata, row_group, leaves)):
+    with expecting(opened, lambda: column_spans(file.metadata, [row_group], leaves)):
         for batch in file.iter_batches(_BATCH, row_groups=[row_group], columns=leaves):
             yield pa.Table.from_batches([batch])
 

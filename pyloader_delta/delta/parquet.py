@@ -172,13 +172,13 @@ class DataParquet:
             return last - vector.cardinality  # what reading it will confirm
         return last - first - len(self._deleted_within(first, last))
 
-    def row_group(self, row_group: int, *, filtered: bool = False) -> pa.Table:
-        """Return the live rows of a row group; with `filtered` those that the selection's filter keeps."""
-        first, last = self.starts[row_group : row_group + 2]
+    def row_groups(self, row_groups: range, *, filtered: bool = False) -> pa.Table:
+        """Return the live rows of neighbouring row groups; with `filtered` those that the selection's filter keeps."""
+        first, last = self.starts[row_groups.start], self.starts[row_groups.stop]
         table = None
         if names := self._names(filtered):
-            with expecting(self._source, lambda: column_spans(self.metadata, row_group, names)):
-                table = self._file.read_row_group(row_group, columns=names, use_threads=False)
+            with expecting(self._source, lambda: column_spans(self.metadata, row_groups, names)):
+                table = self._file.read_row_groups(row_groups, columns=names, use_threads=False)
         return Piece(self, table, first, last - first, filtered).table()
 
     def pieces(self, row_group: int, batch_rows: int, *, filtered: bool = False) -> Iterator[Piece]:
@@ -191,7 +191,7 @@ class DataParquet:
         if not names:
             yield Piece(self, None, first, last - first, filtered)
             return
-        with expecting(self._source, lambda: column_spans(self.metadata, row_group, names), bounded=True):
+        with expecting(self._source, lambda: column_spans(self.metadata, [row_group], names), bounded=True):
             batches = self._file.iter_batches(batch_rows, row_groups=[row_group], columns=names, use_threads=False)
             for batch in batches:
                 yield Piece(self, batch, first, batch.num_rows, filtered)

@@ -60,6 +60,8 @@ class FieldsDataset(Dataset[Any]):
         self.rowwise = all(spec.batch_transform is None for spec in specs)
         self.runs_python = any(spec.transform or spec.batch_transform for spec in specs)
         """Whether functions of the user are called, so that processes are faster than threads."""
+        self.slow_rows = any(spec.transform or spec.image for spec in specs)
+        """Whether a row takes long, a decoded image or a call: then few are encoded at once."""
         self._settled: tuple[pa.Schema, _Settled] | None = None
 
     def columns(self, schema: pa.Schema) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -232,10 +232,19 @@ class Engine:
         """Return the region of a window of pass `number`, if it has one."""
         return self._regions.get(epoch, window) if number == self._number else None
 
-    def lease(self, number: int, epoch: int, window: int, size_bytes: int) -> Lease | None:
-        """Return a lease on a window of pass `number`, of so many bytes; None where its rows must be copied."""
+    def lease(self, number: int, epoch: int, window: int, size_bytes: int, slabs: Sequence[int] = ()) -> Lease | None:
+        """Return a lease on a window of pass `number`; None where its rows must be copied.
+
+        Args:
+            number: The pass.
+            epoch: The window's epoch.
+            window: Its number.
+            size_bytes: What it takes.
+            slabs: Where it lies, beside its region.
+        """
         region = self.region(number, epoch, window)
-        return self._leases.lend_window((number, epoch, window), size_bytes, [] if region is None else [region.slab])
+        slabs = slabs if region is None else [*slabs, region.slab]
+        return self._leases.lend_window((number, epoch, window), size_bytes, slabs)
 
     def task_of(self, worker: int) -> Task:
         """Return the task that a worker has."""

@@ -13,6 +13,7 @@ from pyloader_delta.arrays import is_binary, text_parts
 from pyloader_delta.columns import column_kind, joined, numbers, shaped
 from pyloader_delta.engine.leases import Lease, lent
 from pyloader_delta.engine.pack import Tray
+from pyloader_delta.engine.shared import over
 from pyloader_delta.engine.slabs import aligned, put
 from pyloader_delta.engine.tasks import Segment
 from pyloader_delta.engine.window import Gathered, Where, WindowBlocks, merged_fields
@@ -55,7 +56,7 @@ def gather(
             parts = [_gathered(found, name) for found in where]
             whole, field = parts[0] if len(parts) == 1 else joined(*zip(*parts, strict=True))
             if tray is not None and lease is not None and bytes_stay and where[0].is_one_piece(name):
-                _keep_bytes(whole, tray, lease)
+                _keep_bytes(whole, tray, lease, where[0].window.memories)
         else:
             whole = tray.column(dtype, n_rows) if tray is not None and filled else np.empty(n_rows, dtype)
             _fill(whole, where, name)
@@ -64,11 +65,11 @@ def gather(
     return Columns(plan.schema if given == plan.fields else pa.schema(given), arrays, n_rows)
 
 
-def _keep_bytes(column: Any, tray: Tray, lease: Lease) -> None:
+def _keep_bytes(column: Any, tray: Tray, lease: Lease, memories: Sequence[NDArray[np.uint8]]) -> None:
     """Let batches be views of a column of bytes, where nobody else holds its memory."""
     if isinstance(column, pa.Array) and is_binary(column.type) and not column.null_count:
         raw, _ = text_parts(column)
-        if raw.size and raw.flags.writeable:
+        if raw.size and (raw.flags.writeable or over(raw, memories) is not None):
             tray.keep_bytes(lent(raw, lease))
 
 

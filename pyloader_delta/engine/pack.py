@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyloader_delta.arrays import ALIGNMENT
+from pyloader_delta.arrays import ALIGNMENT, address
 from pyloader_delta.engine.notes import NOTHING, Notes
 from pyloader_delta.engine.slabs import aligned, put
 from pyloader_delta.engine.tree import Spec, has_rest, put_together
@@ -46,15 +46,15 @@ class Packed:
     """(layout, bytes from the slab's start, steps) of each batch."""
     size_bytes: int
     """Bytes from the slab's start that are used."""
-    lent: tuple[NDArray[Any], ...] = ()
-    """Arrays of this process's own: memory 1, 2, ..."""
+    lent: tuple[Any, ...] = ()
+    """Memory 1, 2, ...: arrays of this process; None for the slab once more."""
     notes: Notes = NOTHING
     """What is known of them beside."""
 
     @property
     def total_bytes(self) -> int:
-        """Bytes of all memory that the batches take."""
-        return self.size_bytes + sum(array.nbytes for array in self.lent)
+        """Bytes of memory that the batches take."""
+        return max(self.size_bytes, sum(self.sizes()))
 
     def first(self, n_batches: int) -> Packed:
         """Return the first batches alone, in the same memory."""
@@ -103,7 +103,7 @@ class Tray:
         if self._first is None:
             self._first = self._memory
             self._views = sys.getrefcount(self._first)  # each array on it is one more
-        self._address = _address(self._memory)
+        self._address = address(self._memory)
 
     def column(self, dtype: np.dtype[Any], n_rows: int) -> NDArray[Any]:
         """Return room for a column, undefined values."""
@@ -120,7 +120,11 @@ class Tray:
     def keep_bytes(self, memory: NDArray[np.uint8]) -> None:
         """Take note of lent memory that batches may be views of without having it as their base."""
         self.keep(memory)
-        self._ranges.append((_address(memory), memory.nbytes, len(self._lent)))
+        self._ranges.append((address(memory), memory.nbytes, len(self._lent)))
+
+    def own(self, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        """Return arrays that user code, called again, will not write to: copies of those of memory of its own."""
+        return [array if self._knows(array) else array.copy() for array in arrays]
 
     def pack(self, parts: Sequence[Part]) -> Packed:
         """Lay out the batches, copying only arrays that do not lie in this memory, or lent memory, already."""
@@ -158,10 +162,15 @@ class Tray:
                 self._memory[:size] = first[:size]
         return replace(packed, lent=moved) if kept else packed
 
+    def _knows(self, array: NDArray[Any]) -> bool:
+        there = address(array)
+        lent = id(array) in self._number_of or id(array.base) in self._number_of
+        return lent or self._holds(array) or any(start <= there < start + size for start, size, _ in self._ranges)
+
     def _holds(self, array: NDArray[Any]) -> bool:
         if self._memory is None or array.flags.owndata:
             return False
-        return 0 <= _address(array) - self._address < len(self._memory)
+        return 0 <= address(array) - self._address < len(self._memory)
 
     def _place(self, array: NDArray[Any], rows: int | None) -> tuple[int, int] | None:
         """Return (memory, bytes from its start) of an array that can stay there; `rows`: of each of its batches."""
@@ -172,15 +181,15 @@ class Tray:
             return None
         number = self._number_of.get(id(array.base))
         if number is not None:
-            return number, _address(array) - _address(self._lent[number - 1])
+            return number, address(array) - address(self._lent[number - 1])
         for start, size, number in self._ranges:
-            if _address(array) - start >= 0 and _address(array) - start + array.nbytes <= size:
-                return number, _address(array) - start
+            if address(array) - start >= 0 and address(array) - start + array.nbytes <= size:
+                return number, address(array) - start
         step = 0 if rows is None else _nbytes(array.dtype, (rows, *array.shape[1:]))
         if step % ALIGNMENT:
             return None
         if self._holds(array):
-            offset = _address(array) - self._address
+            offset = address(array) - self._address
             return None if offset % ALIGNMENT else (0, offset)
         return self._adopted(array)
 
@@ -189,10 +198,10 @@ class Tray:
         owner = array.base
         if not self._adopts or array.nbytes < _LARGE or not isinstance(owner, np.ndarray) or not owner.flags.owndata:
             return None
-        if _address(array) % ALIGNMENT or not array.flags.writeable:
+        if address(array) % ALIGNMENT or not array.flags.writeable:
             return None
         self.keep(owner)
-        return len(self._lent), _address(array) - _address(owner)
+        return len(self._lent), address(array) - address(owner)
 
 
 _LARGE = 1 << 16
@@ -292,7 +301,7 @@ class _Plan:
 
 def unpack(packed: Packed, memory: NDArray[np.uint8]) -> Iterator[Any]:
     """Yield the batches; their arrays are views of `memory` and of what is lent, as writable as these are."""
-    memories = (memory, *packed.lent)
+    memories = (memory, *(memory if array is None else array for array in packed.lent))
     for (number, start), batches in groupby(packed.batches, key=itemgetter(0, 1)):
         steps = [step for _, _, step in batches]
         spec, places = packed.layouts[number]
@@ -331,10 +340,6 @@ def _strides(dtype: np.dtype[Any], shape: tuple[int, ...], step: int) -> tuple[i
     for n in reversed(shape[1:]):
         strides.append(strides[-1] * n)
     return step, *reversed(strides)
-
-
-def _address(array: NDArray[Any]) -> int:
-    return int(array.__array_interface__["data"][0])
 
 
 def _copy(array: NDArray[Any], memory: NDArray[np.uint8], offset: int, rows: int | None, step: int) -> None:

@@ -9,14 +9,16 @@ import subprocess
 import threading
 import weakref
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from pyloader_delta.engine.channel import Channel
 from pyloader_delta.engine.core import Engine
 from pyloader_delta.engine.executor import Executor
 from pyloader_delta.engine.launch import ending, launch, pickled
-from pyloader_delta.engine.pack import EMPTY
-from pyloader_delta.engine.region import Region
+from pyloader_delta.engine.leases import Lease, lent
+from pyloader_delta.engine.pack import EMPTY, Packed
+from pyloader_delta.engine.region import Region, load_layout
 from pyloader_delta.engine.slabs import Slab
 from pyloader_delta.engine.tasks import MixTask, ReadTask, RunTask, Task
 from pyloader_delta.engine.work import StagesLike
@@ -38,6 +40,10 @@ class _Member:
         """Slabs that it has mapped."""
         self.granted: int | None = None
         """The slab that its task may fill."""
+        self.leases: list[tuple[list[int], Lease] | None] = []
+        """Of each segment of its run: slabs in which batches may stay, and what keeps these; None where nothing may."""
+        self.kept: dict[int, Lease] = {}
+        """The same of windows that user code of the worker still holds, by its own number."""
 
 
 class ProcessExecutor(Executor):
@@ -56,6 +62,7 @@ class ProcessExecutor(Executor):
     def __init__(self, stages: StagesLike, n_workers: int) -> None:
         self.n_workers = n_workers
         self._start_message = pickled(stages)
+        self._lends = stages.lends
         self._members: dict[int, _Member] = {}
         self._run_bytes = self._block_bytes = 0
         self._closing = False
@@ -82,9 +89,12 @@ class ProcessExecutor(Executor):
         windows = [segment.window for segment in task.segments] if isinstance(task, RunTask) else [task.window]
         regions = [_region_ref(engine.region(number, task.epoch, window)) for window in windows]
         refs: list[list[tuple[int | None, int]]] = []
+        lends: list[bool] = []
         if isinstance(task, RunTask):
             refs = [[engine.blocks[read] for read in segment.reads] for segment in task.segments]
             member.granted = pool.find(self._run_bytes)
+            member.leases = [self._lent(number, task, i, refs[i], regions[i]) for i in range(len(refs))]
+            lends = [lease is not None for lease in member.leases]
         elif isinstance(task, ReadTask):
             size = sum(chunk.size_bytes for chunk in task.chunks) + _SPARE
             member.granted = pool.find(size if regions[0] is None else self._block_bytes)
@@ -93,9 +103,21 @@ class ProcessExecutor(Executor):
         needed |= {member.granted} if member.granted is not None else set()
         new = sorted(needed - member.slabs)
         member.slabs |= needed
-        message = (number, task, refs, regions, member.granted, [(slab, pool[slab].capacity) for slab in new])
+        message = (number, task, refs, regions, member.granted, [(slab, pool[slab].capacity) for slab in new], lends)
         with suppress(OSError):  # it died; the pump sees the end of its channel and gives the task to another
             member.channel.send(message, [fd for slab in new if (fd := pool[slab].fd) is not None])
+
+    def _lent(
+        self, number: int, task: RunTask, segment: int, blocks: list[tuple[int | None, int]],
+        region: tuple[int, int, bytes, frozenset[str] | None] | None,
+    ) -> tuple[list[int], Lease] | None:  # fmt: skip
+        """Return the slabs of a run's window in which batches may stay, with a lease on them; None for none."""
+        if not self._lends or task.again:
+            return None
+        slabs = [slab for slab, _ in blocks if slab is not None]
+        size = sum(n for _, n in blocks) + (0 if region is None else load_layout(region[2]).size_bytes(region[1]))
+        lease = self._engine.lease(number, task.epoch, task.segments[segment].window, size, slabs)
+        return None if lease is None else ([*slabs, *([] if region is None else [region[0]])], lease)
 
     def discard(self, block: tuple[int | None, int]) -> None:
         slab, _ = block
@@ -213,7 +235,7 @@ class ProcessExecutor(Executor):
             block, size = (slab, size), size + placed_bytes
             engine.read_finished(worker, number, task, block, rows, size, types, placed, layout)
         else:
-            _, _, _, packed, size, slab, made, seconds, problem, kept = message
+            _, _, _, packed, names, size, slab, made, seconds, problem, kept, held, ended = message
             if kept is not None and kept == member.granted:  # user code holds arrays on it
                 engine.pool.disown(kept)
                 member.slabs.discard(kept)
@@ -226,14 +248,25 @@ class ProcessExecutor(Executor):
             assert isinstance(task, RunTask)
             error = None if problem is None else _arrived(problem)
             try:
-                packed = pickle.loads(packed)
+                packed = self._found(pickle.loads(packed), names, member)
             except BaseException as raised:  # a user's own __setstate__ may raise anything
                 raised.add_note(f"pyloader_delta: unpickling what collate_batch returned, {task}")
                 packed, error = EMPTY, raised
                 if slab is not None:
                     engine.pool.give(slab)
                     slab = None
+            member.kept |= {number: lease[1] for number, i in held if (lease := member.leases[i]) is not None}
+            for dropped in ended:
+                member.kept.pop(dropped, None)
+            member.leases.clear()
             engine.run_finished(worker, number, task, packed, slab, seconds, error)
+
+    def _found(self, packed: Packed, names: list[int | None], member: _Member) -> Packed:
+        """Return batches with the memories that a worker has named."""
+        pool = self._engine.pool
+        leases = {slab: lease for slabs, lease in filter(None, member.leases) for slab in slabs}
+        lent_there = [name if name is None else lent(pool[name].array, leases[name]) for name in names]
+        return replace(packed, lent=tuple(lent_there)) if names else packed
 
     def _adopt(self, member: _Member, slab: int, capacity: int | None, fds: list[int], size: int) -> None:
         """Take a filled slab from a worker; the one it was granted goes back if it is another."""

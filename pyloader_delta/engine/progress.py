@@ -9,7 +9,7 @@ from pyloader_delta.engine.kinds import FileTypes, Kinds
 from pyloader_delta.engine.tasks import ReadTask, Segment
 from pyloader_delta.errors import IncompleteEpochError, LoaderError, ReadError, StageError, WorkerDied
 from pyloader_delta.permute import row_key
-from pyloader_delta.values import Chunk, EpochLike, same_row_group
+from pyloader_delta.values import Chunk, EpochLike
 
 Lost = dict[tuple[int, int], BaseException]
 """(epoch, position) → error of each chunk that cannot be read and is skipped."""
@@ -44,8 +44,7 @@ class Progress:
         self.starts = [0]
         """First row of each ready window, and the end of the last."""
         self._units = [0]
-        """First row of each unit of the ready windows, and where the last one's next row would be: a unit is a window
-        that is mixed, or a row group or file where rows keep their order."""
+        """First row of each unit of the ready windows, and where the last one's next row would be."""
         self.failure: tuple[int, BaseException] | None = None
         """(window, error) of the first window that cannot be read."""
         self._window_of = [0] * self.n_chunks
@@ -188,24 +187,20 @@ class Progress:
             n_rows = rest.stop - rest.start if rest is not None else sum(self._rows[p] or 0 for p in window)
             self.starts.append(self.starts[-1] + n_rows)
             self.ready += 1
-            self._end_unit(window)
+            self._end_unit(self.ready - 1)
 
-    def _end_unit(self, window: range) -> None:
+    def _end_unit(self, window: int) -> None:
         """Note that a window has got ready: it ends a unit, or goes on with the one before it."""
-        chunks, first = self.plan.chunks, window.start
-        if self.plan.row_seed is None and first and same_row_group(chunks[first - 1], chunks[first]):
+        units = self.plan.units
+        if window and len(self._units) > 1 and units[window - 1] == units[window]:
             self._units[-1] = self.rows_there
         elif self.rows_there > self._units[-1]:
             self._units.append(self.rows_there)
 
     def _may_go_on(self) -> bool:
         """Return whether the next window belongs to the last ready one's unit."""
-        chunks, after = self.plan.chunks, self.plan.windows[self.ready - 1].stop if self.ready else 0
-        return bool(
-            self.plan.row_seed is None
-            and 0 < after < self.n_chunks
-            and same_row_group(chunks[after - 1], chunks[after])
-        )
+        units, after = self.plan.units, self.ready
+        return 0 < after < len(units) and units[after - 1] == units[after]
 
     def groups(self, n_rows: int, size: int, group: int, most: int, *, ends: bool) -> tuple[tuple[int, ...], bool]:
         """Return the batches of each group of the next run, and whether more rows could make it longer.
@@ -327,6 +322,11 @@ class Progress:
         self.freed = self.ready = 0
         self._reads = []
         return numbers
+
+    def chunks_of(self, segments: tuple[Segment, ...]) -> tuple[tuple[Chunk, ...], ...]:
+        """Return the chunks of each segment's window."""
+        windows = [self.plan.windows[segment.window] for segment in segments]
+        return tuple(self.plan.chunks[window.start : window.stop] for window in windows)
 
     def window_at(self, row: int) -> int:
         """Return the window that holds a row, by plan where known, else an estimate from the rows seen so far."""

@@ -7,8 +7,10 @@ always, so that no state is a deadlock: if nothing is in flight, either a task i
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 
 from pyloader_delta.engine.kinds import FileTypes, Kinds
 from pyloader_delta.engine.progress import Lost, Progress
@@ -112,17 +114,15 @@ class Scheduler:
         tasks = list(self._flying.pop(worker, {}).values())
         for task in tasks:
             if isinstance(task, RunTask):
-                self._redo_runs.append(task)
-                self._redo_runs.sort(key=lambda run: run.number)
+                again = self._by_epoch[task.epoch].chunks_of(task.segments)
+                insort(self._redo_runs, replace(task, again=again), key=lambda run: run.number)
             elif isinstance(task, MixTask):  # columns half mixed: its chunks are read again
                 if task.epoch in self._by_epoch:
                     self._let_go(self._by_epoch[task.epoch].unread(task.window, task.number))
             else:
                 self._store.release(task.size_bytes)
                 if task.epoch in self._by_epoch:
-                    redo = self._by_epoch[task.epoch].redo
-                    redo.append(task.positions)
-                    redo.sort(key=lambda positions: positions.start)
+                    insort(self._by_epoch[task.epoch].redo, task.positions, key=lambda positions: positions.start)
         self.cursors.leave(worker)
         return tasks
 
@@ -324,7 +324,7 @@ class Scheduler:
         if not whole(progress, start):
             return start + 1
         chunks, window = progress.plan.chunks, progress.plan.windows[progress.window_of(start)]
-        share = -(-(window.stop - start) // self.limits.n_workers)
+        share = -(-(window.stop - start) // (1 if progress.plan.row_seed is None else self.limits.n_workers))
         most = max(min(share, self.limits.read_chunks), 1)
         stop = min(window.stop, start + most, max(cap - progress.base, start + 1))
         end, size = start + 1, chunks[start].size_bytes

@@ -23,13 +23,13 @@ class Limits:
     """Runs made or being made and not yet delivered, >= 1."""
     read_cost: int = 1
     """Times its size that a chunk takes while it is read: 2 where it is decoded first and copied then."""
-    run_bytes: int = 4 << 20
-    """A run of batches aims at this size: one that stays in a processor's cache."""
-    run_rows: int = 32768
+    run_bytes: int = 8 << 20
+    """A run of batches aims at this size."""
+    run_rows: int = 1 << 17
     """A run of batches aims at no more rows."""
     run_seconds: float = 0.02
     """A run of batches aims at no more time in user code, so that slow encoding still spreads over the workers."""
-    read_bytes: int = 8 << 20
+    read_bytes: int = 16 << 20
     """Small chunks of one window are read together up to this size."""
     read_chunks: int = 64
     """Small chunks of one window are read together up to this number."""
@@ -118,6 +118,9 @@ class RunTask:
     """Number in the epoch of the run's first row."""
     origin: int = 0
     """Added to numbers of batches, it makes them distinct over all ranks and restarts: chance is keyed so."""
+    again: tuple[tuple[Chunk, ...], ...] = ()
+    """The chunks of each segment's window, of a run that a worker has died of: they are read again for it where user
+    code may have changed rows that were lent to it."""
     careful: bool = False
     """Whether workers have died of it, and rows that end a worker are to be skipped."""
 

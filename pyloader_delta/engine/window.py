@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from pyloader_delta.columns import FILES, column_kind, opened
 from pyloader_delta.engine.region import Layout
+from pyloader_delta.engine.shared import over
 from pyloader_delta.engine.tasks import Segment
 from pyloader_delta.permute import permuted
 
@@ -27,6 +28,7 @@ class WindowBlocks:
         region: Its arrays by name.
         mixed: Names of those that hold all rows, in delivery order.
         own: Whether nobody else holds the blocks' memory.
+        memories: Slabs that the blocks lie in, if they do.
     """
 
     def __init__(
@@ -37,6 +39,7 @@ class WindowBlocks:
         region: dict[str, NDArray[Any]] | None = None,
         mixed: frozenset[str] = frozenset(),
         own: bool = False,
+        memories: Sequence[NDArray[np.uint8]] = (),
     ) -> None:
         blocks = [block for block in blocks if block.num_rows]
         self.starts = np.concatenate(([0], np.cumsum([block.num_rows for block in blocks]))).astype(np.int64)
@@ -45,13 +48,14 @@ class WindowBlocks:
         """(path, rows) of the files that the rows come from, in order."""
         fields = {f.name: f for f in layout.fields} if layout is not None else {}
         self._pieces = {name: ([region[name]], [fields[name]]) for name in mixed} if region else {}
-        columns = [_opened(block, own) for block in blocks]
+        columns = [_opened(block, own, memories) for block in blocks]
         for name in columns[0] if len(columns) == 1 else dict.fromkeys(name for found in columns for name in found):
             self._pieces[name] = _pieces(columns, name, self.starts, region or {}, fields)
         self.fields = _window_fields(blocks, fields, self._pieces)
         self._by_name = {field.name: field for field in self.fields}
         self.dtypes = {name: _dtype(*column) for name, column in self._pieces.items()}
         """Of each column that is one array, or several alike; None for others."""
+        self.memories = memories
         self.own = own
         """Whether nobody else holds the blocks' memory."""
         self.lendable = own or bool(mixed)
@@ -257,15 +261,18 @@ def _pieces(
     return pieces, found
 
 
-def _opened(block: pa.RecordBatch, own: bool) -> dict[str, tuple[pa.Field, Any]]:
+def _opened(block: pa.RecordBatch, own: bool, memories: Sequence[NDArray[np.uint8]]) -> dict[str, tuple[pa.Field, Any]]:
     """Return the columns of a block opened; numbers may be written to if nobody else holds them."""
     found = {}
     for field, array in zip(block.schema, block.columns, strict=True):
         if only_rows(field):
             continue
         piece = opened(array, field)
-        if own and type(piece) is np.ndarray and getattr(piece.base, "is_mutable", False):  # no mapped file
-            piece.flags.writeable = True
+        if own and type(piece) is np.ndarray:
+            if getattr(piece.base, "is_mutable", False):  # no mapped file
+                piece.flags.writeable = True
+            elif memories:
+                piece = piece if (found_there := over(piece, memories)) is None else found_there
         found[field.name] = (field, piece)
     return found
 

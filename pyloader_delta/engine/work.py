@@ -57,6 +57,14 @@ class StagesLike(Protocol):
 
     def open(self) -> None: ...
     def close(self) -> None: ...
+    @property
+    def lends(self) -> bool:
+        """Whether batches of worker processes may stay where their windows lie: those can be read again, the same."""
+
+    def together(self, chunks: Sequence[Chunk]) -> list[list[Chunk]]:
+        """Return chunks in runs that `read_run` reads at once."""
+
+    def read_run(self, chunks: Sequence[Chunk]) -> list[pa.RecordBatch]: ...
     def read(self, chunk: Chunk) -> list[pa.RecordBatch]: ...
     def row_numbers(self, chunk: Chunk, n_rows: int) -> NDArray[np.int64]: ...
     def batches(
@@ -108,17 +116,21 @@ class Workshop:
         """Read the chunks of a task into as few blocks as their types allow, and what is possible into a region."""
         self._open()
         found: list[pa.RecordBatch] = []
-        rows = []
+        rows: list[int] = []
         typed = []
-        for position, chunk in zip(task.positions, task.chunks, strict=True):
-            batches = self._stages.read(chunk) if task.instead is None else self._stood_in(task.instead, chunk)
-            rows.append(sum(batch.num_rows for batch in batches))
-            typed += [(chunk.path, batch) for batch in batches if batch.num_rows]
+        position = task.positions.start
+        for chunks in self._stages.together(task.chunks):
+            batches = self._stages.read_run(chunks) if task.instead is None else self._stood_in(task.instead, chunks[0])
+            n_rows = sum(batch.num_rows for batch in batches)
+            rows += [n_rows] if len(chunks) == 1 else [chunk.n_rows or 0 for chunk in chunks]
+            typed += [(chunks[0].path, batch) for batch in batches if batch.num_rows]
             if self._stages.numbered:
-                codes = self._stages.row_numbers(chunk, rows[-1])
+                codes = self._stages.row_numbers(chunks[0], n_rows)
                 batches = numbered(batches, position, codes, filler=task.instead is not None)
-            found += [_named(batch, chunk) for batch in batches if batch.num_rows]
+            found += [_named(batch, chunks[0]) for batch in batches if batch.num_rows]
+            position += len(chunks)
         types = file_types(typed)
+        typed.clear()
         if region is None or rows != [chunk.n_rows for chunk in task.chunks]:
             blocks = _compacted(found)
             return Blocks(blocks, rows, types, layout=learn(blocks) if task.window_rows is not None else None)
@@ -140,6 +152,16 @@ class Workshop:
             return []
         others = f"nor can the {len(candidates)} chunks after it" if candidates else "and there is no other chunk"
         raise ReadError(f"{chunk} cannot be read, {others}: no rows can stand in for it (on_error='skip')")
+
+    def again(self, task: RunTask) -> list[WindowBlocks]:
+        """Read the windows of a run that a worker has died of once more, into memory of this worker's own."""
+        self._open()
+        windows = []
+        for chunks in task.again:
+            runs = self._stages.together(chunks)
+            found = [_named(batch, run[0]) for run in runs for batch in self._stages.read_run(run) if batch.num_rows]
+            windows.append(WindowBlocks(_compacted(found)))
+        return windows
 
     def run(
         self, task: RunTask, windows: Sequence[WindowBlocks], tray: Tray, leases: Sequence[Lease | None] | None = None
@@ -186,6 +208,8 @@ class Workshop:
                     for batch in self._stages.batches(columns, task.epoch, first, piece.batch_rows, piece.groups):
                         parts.append(_part(batch))
                         made += len(batch.rows) if isinstance(batch, Group) else 1
+                        if made < len(task.batch_rows) and not self._stages.keeps_nothing:
+                            parts[-1].arrays[:] = tray.own(parts[-1].arrays)
                 finally:
                     before = sum(map(len, numbers[:-1]))
                     skipped += [(before + row, text) for row, text in self._stages.skipped]
@@ -212,6 +236,11 @@ class Workshop:
     def owns_blocks(self) -> bool:
         """Whether batches may be made on the memory of blocks: nobody else holds it, and the batches get it."""
         return self._stages.owns_blocks and self._stages.passes_numbers
+
+    @property
+    def lends(self) -> bool:
+        """As `StagesLike.lends`."""
+        return self._stages.lends
 
     def _open(self) -> None:
         if not self._opened:

@@ -12,6 +12,9 @@ import sys
 import threading
 import traceback
 from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import replace
+from queue import SimpleQueue
 from typing import Any
 
 import cloudpickle
@@ -20,8 +23,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pyloader_delta.engine.channel import Channel
+from pyloader_delta.engine.leases import Lease
 from pyloader_delta.engine.pack import EMPTY, Packed, Tray
 from pyloader_delta.engine.region import Layout, load_layout, mix
+from pyloader_delta.engine.shared import named
 from pyloader_delta.engine.slabs import Slab, capacity_for
 from pyloader_delta.engine.tasks import MixTask, ReadTask, RunTask
 from pyloader_delta.engine.window import WindowBlocks
@@ -73,14 +78,16 @@ class _Worker:
         stages.seeds_globals = True
         self._channel, self._workshop = channel, Workshop(stages)
         self._slabs: dict[int, Slab] = {}
-        self._made = 0
+        self._made = self._lent = 0
+        self._drops: SimpleQueue[int] = SimpleQueue()
+        """Leases on windows that user code holds no more."""
         self._windows: OrderedDict[tuple[int, ...], WindowBlocks] = OrderedDict()
 
     def work(self) -> None:
         """Carry out tasks until the channel ends."""
         while True:
             message, fds = self._channel.recv()
-            number, task, windows, regions, granted, new = message
+            number, task, windows, regions, granted, new, lends = message
             for (slab, capacity), fd in zip(new, fds, strict=True):
                 self._slabs[slab] = Slab(capacity, shared=True, fd=fd)
             if isinstance(task, ReadTask):
@@ -88,7 +95,7 @@ class _Worker:
             elif isinstance(task, MixTask):
                 done = self._mix(number, task, regions[0])
             else:
-                done = self._run(number, task, windows, regions, granted)
+                done = self._run(number, task, windows, regions, granted, lends)
             del message, task, windows
             self._channel.send(*done)
 
@@ -122,7 +129,7 @@ class _Worker:
 
     def _run(
         self, number: int, task: RunTask, refs: list[list[BlockRef]], regions: list[RegionRef | None],
-        granted: int | None,
+        granted: int | None, lends: list[bool],
     ) -> Reply:  # fmt: skip
         slabs: list[tuple[int, int | None, list[int]]] = []
 
@@ -132,14 +139,24 @@ class _Worker:
 
         windows: list[WindowBlocks] = []
         tray = Tray(take)
+        leases: list[Lease | None] = []
+        given: dict[int, int] = {}
+        for segment, lent in enumerate(lends):
+            leases.append(self._lease() if lent else None)
+            given |= {self._lent: segment} if lent else {}
         try:
-            windows = [
-                self._window(number, segment.reads, blocks, region)
-                for segment, blocks, region in zip(task.segments, refs, regions, strict=True)
-            ]
-            made = self._workshop.run(task, windows, tray)
+            windows = (
+                self._workshop.again(task)
+                if task.again and self._workshop.lends
+                else [
+                    self._window(number, segment.reads, blocks, region)
+                    for segment, blocks, region in zip(task.segments, refs, regions, strict=True)
+                ]
+            )
+            made = self._workshop.run(task, windows, tray, leases)
         except BaseException as raised:
             made = Made(EMPTY, 0.0, raised)
+        made, names = self._in_slabs(made, refs, regions, slabs, take)
         try:
             packed = _described(made.packed)
         except Exception as raised:
@@ -154,8 +171,48 @@ class _Worker:
         for slab, capacity, _ in slabs:
             if capacity is not None or slab == kept:
                 self._slabs.pop(slab).close()  # too small and seen by nobody else, or the user's own now
-        result = packed, made.packed.size_bytes, used, new, made.seconds, problem, kept
-        return ("run", number, task.number, *result), fds
+        result = packed, names, made.packed.size_bytes, used, new, made.seconds, problem, kept
+        del tray, made, windows
+        leases.clear()
+        return ("run", number, task.number, *result, *self._ended(given)), fds
+
+    def _lease(self) -> Lease:
+        self._lent += 1
+        return Lease(self._lent, self._drops)
+
+    def _ended(self, given: dict[int, int]) -> tuple[list[tuple[int, int]], list[int]]:
+        """Return which leases user code still holds of those just given, with their segments, and which older ones end.
+
+        Args:
+            given: Segment of the run by the number of the lease on its window.
+        """
+        ended = set()
+        while not self._drops.empty():
+            ended.add(self._drops.get())
+        kept = [(lease, segment) for lease, segment in given.items() if lease not in ended]
+        return kept, list(ended - given.keys())
+
+    def _in_slabs(
+        self, made: Made, refs: list[list[BlockRef]], regions: list[RegionRef | None],
+        slabs: list[tuple[int, int | None, list[int]]], take: Callable[[int], NDArray[np.uint8]],
+    ) -> tuple[Made, list[int | None]]:  # fmt: skip
+        """Return what was made as the parent finds it, and which slab each of its memories is."""
+        if not made.packed.lent:
+            return made, []
+
+        def own(size_bytes: int) -> NDArray[np.uint8]:
+            there = self._slabs[slabs[-1][0]].array if made.packed.size_bytes else None
+            if there is not None and len(there) >= size_bytes:
+                return there
+            room = take(size_bytes)
+            if there is not None:
+                room[: made.packed.size_bytes] = there[: made.packed.size_bytes]
+            return room
+
+        numbers = {slab for window in refs for slab, _ in window if slab is not None}
+        numbers |= {region[0] for region in regions if region is not None}
+        packed, names = named(made.packed, {number: self._slabs[number].array for number in numbers}, own)
+        return replace(made, packed=packed), names
 
     def _slab(self, size: int, granted: int | None) -> tuple[int, int | None, list[int]]:
         """Return a slab that takes so many bytes: (its number, its capacity and descriptor if it is new)."""
@@ -175,7 +232,10 @@ class _Worker:
             batches = [b for slab, size in refs if slab is not None for b in _open_stream(self._slabs[slab], size)]
             layout, arrays = (None, None) if ref is None else self._region(ref)
             mixed = frozenset() if ref is None or ref[3] is None else ref[3]
-            window = self._windows[key] = WindowBlocks(batches, layout=layout, region=arrays, mixed=mixed)
+            memories = [self._slabs[slab].array for slab, _ in refs if slab is not None]
+            window = self._windows[key] = WindowBlocks(
+                batches, layout=layout, region=arrays, mixed=mixed, own=True, memories=memories
+            )
             while len(self._windows) > _WINDOWS_OPEN:
                 self._windows.popitem(last=False)
         self._windows.move_to_end(key)

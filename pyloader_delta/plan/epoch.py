@@ -14,6 +14,9 @@ from pyloader_delta.values import Chunk, Rest, WindowSize
 
 WHOLE_OF_WINDOW, PART_OF_WINDOW = 8, 16
 """A row group above an eighth of the window is read in chunks of a sixteenth of it. Part of the order."""
+UNIT_BYTES = 16 << 20
+"""Where rows keep their order, neighbouring row groups up to this decoded size together are one unit. It decides what
+is encoded together, so it is part of what random augmentations give."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,9 @@ class Order:
     """Size of a window; used only where rows are mixed."""
     full: bool = False
     """Whether the chunks are buckets of a full shuffle."""
+    window_bytes: int = 0
+    """Up to what size whole row groups of one unit are one window, where rows keep their order. Neither order nor units
+    depend on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +52,9 @@ class EpochPlan:
     """Positions of each window's chunks; together 0..len(chunks)-1."""
     row_seed: int | None
     """Seed of the mixing inside windows; None where rows stay in order."""
+    units: tuple[int, ...]
+    """Number of each window's unit, ascending. Batches are encoded together that lie in one unit, or that each lie in
+    several: a unit is a window that is mixed, else some neighbouring row groups, or a file."""
     padded: int = 0
     """Rows that a rank repeats to have as many as the others, 0 or 1; the last row, in a window of its own."""
     first_batch: int = 0
@@ -94,42 +103,69 @@ def total_rows(chunks: Iterable[Chunk]) -> int | None:
 
 
 def split(chunks: Iterable[Chunk], max_bytes: int, part_bytes: int | None = None) -> list[list[Chunk]]:
-    """Return units of consecutive chunks, one unit a row group or file, no chunk of a row group above `max_bytes`.
+    """Return the parts of each row group or file, one list each, no chunk of a row group above `max_bytes`.
 
     Row groups are cut into runs of equally many rows (the last may be shorter), so each cut is the same everywhere.
+    The sizes of the parts add up to that of the whole.
 
     Args:
         chunks: Whole row groups and files.
         max_bytes: Size up to which a row group is left whole.
         part_bytes: Size of the parts of a larger one, at most `max_bytes`; None: the same.
     """
-    units = []
+    found = []
     part_bytes = max(max_bytes if part_bytes is None else part_bytes, 1)
     for chunk in chunks:
         n_rows = chunk.n_rows
         parts = min(-(-chunk.size_bytes // part_bytes), n_rows or 1) if chunk.size_bytes > max_bytes else 1
         if chunk.row_group is None or chunk.rows is None or not n_rows or parts <= 1:
-            units.append([chunk])
+            found.append([chunk])
             continue
-        step = -(-n_rows // parts)
-        rows = [chunk.rows[start : start + step] for start in range(0, n_rows, step)]
-        units.append([replace(chunk, rows=part, size_bytes=chunk.size_bytes * len(part) // n_rows) for part in rows])
-    return units
+        step, size = -(-n_rows // parts), chunk.size_bytes
+        bounds = [(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
+        found.append(
+            [
+                replace(chunk, rows=chunk.rows[start:stop], size_bytes=size * stop // n_rows - size * start // n_rows)
+                for start, stop in bounds
+            ]
+        )
+    return found
 
 
 def plan_epoch(
-    units: Sequence[Sequence[Chunk]],
+    parts: Sequence[Sequence[Chunk]],
     order: Order,
     epoch: int,
     place: Place = Place(),  # noqa: B008  # a frozen value
 ) -> EpochPlan:
-    """Return the plan of one epoch, 0-based, over the units of `split`, for one rank."""
-    return plan_share(ordered(units, order, epoch), order, epoch, place)
+    """Return the plan of one epoch, 0-based, over the parts that `split` gives, for one rank."""
+    return plan_share(ordered(parts, order, epoch), order, epoch, place)
 
 
-def ordered(units: Sequence[Sequence[Chunk]], order: Order, epoch: int) -> Sequence[Sequence[Chunk]]:
-    """Return the units in the epoch's order, which ranks share."""
-    return [units[i] for i in _unit_order(units, order, epoch)] if order.shuffle_chunks else units
+def ordered(parts: Sequence[Sequence[Chunk]], order: Order, epoch: int) -> Sequence[Sequence[Chunk]]:
+    """Return the units in the epoch's order, which ranks share: the parts of row groups, neighbours as one."""
+    if order.shuffle_chunks:
+        parts = [parts[i] for i in _unit_order(parts, order, epoch)]
+    return parts if order.shuffle_rows else _units(parts)
+
+
+def _units(parts: Sequence[Sequence[Chunk]]) -> list[list[Chunk]]:
+    """Return neighbouring row groups of one file as units; a file of another format, or of unknown length, is one, too.
+
+    Not of several files: a file that cannot be read must not take the rows of another one with it.
+    """
+    units: list[list[Chunk]] = []
+    room = -1
+    for chunks in parts:
+        size = sum(chunk.size_bytes for chunk in chunks)
+        joins = all(chunk.row_group is not None and chunk.rows is not None for chunk in chunks)
+        if joins and size <= room and chunks[0].path == units[-1][0].path:
+            units[-1] += chunks
+            room -= size
+        else:
+            units.append(list(chunks))
+            room = UNIT_BYTES - size if joins else -1
+    return units
 
 
 def plan_share(pieces: Sequence[Piece], order: Order, epoch: int, place: Place, origin: int = 0) -> EpochPlan:
@@ -147,15 +183,17 @@ def plan_share(pieces: Sequence[Piece], order: Order, epoch: int, place: Place, 
         n_rows = sum(map(rows_in, pieces))
         pieces, repeated = share(pieces, place)
         origin, left_out = origin + place.rank * place.steps(n_rows), place.left_out(n_rows)
-    chunks, windows, rests = lay_out(pieces, order)
+    chunks, windows, units, rests = lay_out(pieces, order)
     if repeated is not None:
         windows.append(range(len(chunks), len(chunks) + 1))
+        units.append(units[-1] + 1 if units else 0)
         chunks.append(repeated)
     return EpochPlan(
         epoch,
         tuple(chunks),
         tuple(windows),
         order.row_seed if order.shuffle_rows else None,
+        tuple(units),
         0 if repeated is None else 1,
         origin=origin,
         rests=rests,
@@ -163,27 +201,59 @@ def plan_share(pieces: Sequence[Piece], order: Order, epoch: int, place: Place, 
     )
 
 
-def lay_out(pieces: Iterable[Piece], order: Order) -> tuple[list[Chunk], list[range], dict[int, Rest]]:
-    """Return the chunks of a share in order of delivery, its windows, and which of these have only some places left."""
+def lay_out(pieces: Iterable[Piece], order: Order) -> tuple[list[Chunk], list[range], list[int], dict[int, Rest]]:
+    """Return the chunks of a share in order of delivery, its windows, their units, and which are left in part."""
     chunks: list[Chunk] = []
     windows: list[range] = []
+    units: list[int] = []
     rests: dict[int, Rest] = {}
     for kind, run in groupby(pieces, key=lambda piece: isinstance(piece, Remnant)):
         if kind:
             for piece in run:
                 assert isinstance(piece, Remnant)
                 rests[len(windows)] = piece.rest
+                units.append(units[-1] + 1 if units else 0)
                 windows.append(range(len(chunks), len(chunks) + len(piece.chunks)))
                 chunks += piece.chunks
             continue
-        units = [piece for piece in run if not isinstance(piece, Remnant)]
-        start = len(chunks)
-        if order.shuffle_rows and order.window.unit != "chunk":
-            chunks += _interleaved(units, lanes(units, order.window))
-        else:
-            chunks += [chunk for unit in units for chunk in unit]
-        windows += [range(w.start + start, w.stop + start) for w in _windows(chunks[start:], order)]
-    return chunks, windows, rests
+        whole = [piece for piece in run if not isinstance(piece, Remnant)]
+        found, own, numbers = _mixed(whole, order) if order.shuffle_rows else _in_order(whole, order.window_bytes)
+        windows += [range(w.start + len(chunks), w.stop + len(chunks)) for w in own]
+        first = units[-1] + 1 if units else 0
+        units += [first + number for number in numbers]
+        chunks += found
+    return chunks, windows, units, rests
+
+
+def _mixed(parts: Sequence[Sequence[Chunk]], order: Order) -> tuple[list[Chunk], list[range], Iterable[int]]:
+    """Return chunks, windows and the unit of each window, where rows are mixed."""
+    if order.window.unit != "chunk":
+        chunks = _interleaved(parts, lanes(parts, order.window))
+    else:
+        chunks = [chunk for part in parts for chunk in part]
+    windows = _windows(chunks, order)
+    return chunks, windows, range(len(windows))
+
+
+def _in_order(units: Sequence[Sequence[Chunk]], window_bytes: int) -> tuple[list[Chunk], list[range], Iterable[int]]:
+    """Return the same where rows keep their order: whole row groups of a unit share a window, a part has its own."""
+    chunks: list[Chunk] = []
+    windows: list[range] = []
+    numbers: list[int] = []
+    for number, unit in enumerate(units):
+        room = -1
+        for chunk in unit:
+            position = len(chunks)
+            chunks.append(chunk)
+            whole = chunk.row_group is not None and chunk.rows is not None and chunk.rows == chunk.row_group_rows
+            if whole and chunk.size_bytes <= room:
+                windows[-1] = range(windows[-1].start, position + 1)
+                room -= chunk.size_bytes
+            else:
+                windows.append(range(position, position + 1))
+                numbers.append(number)
+                room = window_bytes - chunk.size_bytes if whole else -1
+    return chunks, windows, numbers
 
 
 def _unit_order(units: Sequence[Sequence[Chunk]], order: Order, epoch: int) -> Iterable[int]:
@@ -210,8 +280,6 @@ def _interleaved(units: Sequence[Sequence[Chunk]], n_lanes: int) -> list[Chunk]:
 
 
 def _windows(chunks: Sequence[Chunk], order: Order) -> list[range]:
-    if not order.shuffle_rows:
-        return [range(i, i + 1) for i in range(len(chunks))]
     if order.window.unit == "chunk":
         groups = groupby(range(len(chunks)), key=lambda i: (chunks[i].path, chunks[i].row_group))
         return [range(found[0], found[-1] + 1) for _, members in groups for found in [list(members)]]

@@ -104,7 +104,7 @@ def cut(pieces: Iterable[Piece], ends: Sequence[int]) -> list[list[Piece]]:
         while low < n and number < len(ends):
             high = min(n, ends[number] - row)
             if low < high:
-                runs[number].append(_rows_of(piece, low, high, n))
+                runs[number].append(rows_of(piece, low, high, n))
                 low = high
             if low < n:
                 number += 1
@@ -112,7 +112,8 @@ def cut(pieces: Iterable[Piece], ends: Sequence[int]) -> list[list[Piece]]:
     return runs
 
 
-def _rows_of(piece: Piece, start: int, stop: int, n_rows: int) -> Piece:
+def rows_of(piece: Piece, start: int, stop: int, n_rows: int) -> Piece:
+    """Return the rows `start..stop` of a piece of `n_rows`."""
     if (start, stop) == (0, n_rows):
         return piece
     if isinstance(piece, Remnant):

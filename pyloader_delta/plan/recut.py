@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from pyloader_delta.permute import row_key
 from pyloader_delta.plan.epoch import EpochPlan, Order, lay_out, ordered, plan_share
-from pyloader_delta.plan.ranks import Piece, Place, Remnant, Uneven, cut, part_of, rows_in
+from pyloader_delta.plan.ranks import Piece, Place, Remnant, Uneven, cut, rows_in, rows_of
 from pyloader_delta.values import Chunk, Rest
 
 
@@ -55,7 +55,7 @@ def _left(pieces: Sequence[Piece], order: Order, epoch: int, past: Past, origin:
 
 
 def _undelivered(share: Sequence[Piece], order: Order, epoch: int, rows: int, origin: int) -> list[Piece]:
-    chunks, windows, rests = lay_out(share, order)
+    chunks, windows, _, rests = lay_out(share, order)
     found: list[Piece] = []
     start = 0
     for number, window in enumerate(windows):
@@ -70,7 +70,7 @@ def _undelivered(share: Sequence[Piece], order: Order, epoch: int, rows: int, or
         if number in rests or (done and order.shuffle_rows):
             found.append(Remnant(tuple(within), replace(rest, start=rest.start + done)))
         elif done:
-            found.append([part_of(within[0], done, held)])
+            found.append(rows_of(within, done, held, held))
         else:
-            found += [[chunk] for chunk in within]
+            found += [[chunk] for chunk in within] if order.shuffle_rows else [within]
     return found

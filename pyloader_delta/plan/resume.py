@@ -7,7 +7,6 @@ from dataclasses import replace
 from itertools import accumulate
 
 from pyloader_delta.plan.epoch import EpochPlan
-from pyloader_delta.values import same_row_group
 
 
 def resumed(
@@ -49,8 +48,7 @@ def window_starts(plan: EpochPlan) -> list[int]:
 def group_start(plan: EpochPlan, batch: int, batch_size: int, group: int) -> int:
     """Return the first batch of those that are encoded together with a batch, as the engine cuts them.
 
-    Batches are encoded together that lie in one unit, or that each lie in several: a unit is a window that is mixed, or
-    a row group or file where rows keep their order.
+    See `EpochPlan.units`.
     """
     n_rows = plan.n_rows
     if group == 1 or n_rows is None or batch * batch_size >= n_rows:
@@ -75,9 +73,8 @@ def group_start(plan: EpochPlan, batch: int, batch_size: int, group: int) -> int
 def _unit_ends(plan: EpochPlan) -> list[int]:
     starts = window_starts(plan)
     ends: list[int] = []
-    for number, window in enumerate(plan.windows):
-        first, end = window.start, starts[number + 1]
-        if ends and plan.row_seed is None and first and same_row_group(plan.chunks[first - 1], plan.chunks[first]):
+    for number, end in enumerate(starts[1:]):
+        if ends and plan.units[number] == plan.units[number - 1]:
             ends[-1] = end
         elif end > (ends[-1] if ends else 0):
             ends.append(end)

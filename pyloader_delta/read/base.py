@@ -108,6 +108,14 @@ class DataReader(Generic[T_co]):
         """Return the rows of one chunk; by default `read_file` of its path."""
         return self.read_file(chunk.path)
 
+    def _together(self, chunks: Sequence[Chunk]) -> list[list[Chunk]]:
+        """Return chunks in runs that are read at once: one by one, as a subclass's `read_chunk` gets them."""
+        return [[chunk] for chunk in chunks]
+
+    def _read_together(self, chunks: Sequence[Chunk]) -> Any:
+        """Return the rows of a run of several chunks that `_together` gave, as an Arrow table."""
+        raise NotImplementedError
+
     # PyLoader's way of using a reader alone -------------------------------------------------------------------------
 
     def load(self, path: str, read_fn: Callable[[str], Samples] | None = None) -> None:

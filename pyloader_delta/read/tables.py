@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pyloader_delta.columns import opened
 from pyloader_delta.delta.chunks import list_chunks
-from pyloader_delta.delta.files import OpenFiles
+from pyloader_delta.delta.files import OpenFiles, together
 from pyloader_delta.delta.filters.explain import Explanation
 from pyloader_delta.delta.filters.rows import row_filter
 from pyloader_delta.delta.selection import Selection, selected
@@ -102,6 +102,13 @@ class TableReader(DataReader[T_co]):
         if self._numbers is not None:
             self._numbers += [opened(part, table.schema.field(last)) for part in numbers.chunks]
         return table.remove_column(last)
+
+    def _together(self, chunks: Sequence[Chunk]) -> list[list[Chunk]]:
+        own = type(self).read_chunk is not TableReader.read_chunk  # a subclass's is called for each chunk
+        return [[chunk] for chunk in chunks] if own else together(chunks)
+
+    def _read_together(self, chunks: Sequence[Chunk]) -> pa.Table:
+        return self._pinned().files.read_together(chunks)
 
     def close(self) -> None:
         """Close files and cursors; a later `read_chunk` opens them again."""

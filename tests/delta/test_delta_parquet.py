@@ -31,7 +31,7 @@ def read(tmp_path):
         path = str(tmp_path / "f.parquet")
         pq.write_table(stored, path, **options)
         file = opened(path, schema, partition_values)
-        table = file.row_group(0)
+        table = file.row_groups(range(1))
         file.close()
         assert table.schema.equals(schema, check_metadata=True)
         assert all(
@@ -265,7 +265,7 @@ WIDER = pa.schema(
 def test_a_cursor_gives_the_row_group_in_pieces_of_any_size(tmp_path):
     path = str(tmp_path / "f.parquet")
     pq.write_table(NESTED, path, data_page_size=2000)
-    whole = opened(path, WIDER, {"p": "v"}).row_group(0)
+    whole = opened(path, WIDER, {"p": "v"}).row_groups(range(1))
     cursor = Cursor(opened(path, WIDER, {"p": "v"}), 0, 1500)
     sizes = [1500, 1, 2000, 0, 7, 1492]
     pieces = [cursor.take(n) for n in sizes if n]

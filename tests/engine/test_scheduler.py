@@ -2,8 +2,10 @@
 
 from bisect import bisect_right
 from itertools import groupby
+from unittest import mock
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +21,12 @@ from pyloader_delta.values import Chunk, WindowSize
 ROW_BYTES = 10
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _small_units():
+    with mock.patch("pyloader_delta.plan.epoch.UNIT_BYTES", 300):
+        yield
+
+
 @st.composite
 def plans(draw):
     """Units of chunks, an order, and whether lengths are known."""
@@ -32,7 +40,8 @@ def plans(draw):
         else:
             units.append([Chunk(f"f{number}", draw(st.integers(0, 400)))])
     window = draw(st.sampled_from([WindowSize("bytes", 150), WindowSize("bytes", 1), WindowSize("chunk", 1)]))
-    order = Order(draw(st.booleans()), 3, draw(st.booleans()), 4, window)
+    together = draw(st.sampled_from([0, 60, 10_000]))
+    order = Order(draw(st.booleans()), 3, draw(st.booleans()), 4, window, window_bytes=together)
     return units, dict(enumerate(sizes)), order
 
 
@@ -118,7 +127,7 @@ def expected_groups(units, rows_of_file, order, epoch, batch_size, drop_last, mo
         for position in window:
             chunk = plan.chunks[position]
             n = len(chunk.rows) if chunk.rows is not None else rows_of_file[int(chunk.path[1:])]
-            unit_of_row += [number if order.shuffle_rows else (chunk.path, chunk.row_group)] * n
+            unit_of_row += [plan.units[number]] * n
     batches = [set(unit_of_row[i : i + batch_size]) for i in range(0, len(unit_of_row), batch_size)]
     if drop_last and len(unit_of_row) % batch_size:
         batches.pop()

@@ -1,5 +1,7 @@
-"""In threads, batches stay where their window lies: what that must not change for anybody else."""
+"""Batches stay where their window lies: what that must not change for anybody else."""
 
+import os
+import signal
 from typing import ClassVar
 
 import numpy as np
@@ -180,3 +182,63 @@ def test_memory_that_user_code_uses_again_is_copied(table):
     with loader(table, dataset=Fixed()) as batches:
         kept = list(batches)
     assert all((b["x"] == b["id"]).all() for b in kept)
+
+
+class FixedCollator(NumpyDataCollator):
+    """Returns memory of its own, the same for each batch."""
+
+    def open(self):
+        self.room = np.empty(BATCH, np.float32)
+
+    def collate_batch(self, features):
+        values = self.room[: len(features["x"])]
+        values[:] = features["x"]
+        return {"id": features["id"], "x": values}
+
+
+@pytest.mark.parametrize("workers", ["thread", "process"])
+def test_memory_that_a_collator_uses_again_is_copied(table, workers):
+    parts = DeltaDataReader(BATCH), Through(), FixedCollator(), table
+    with DataLoader(*parts, num_workers=2, workers=workers) as batches:
+        kept = list(batches)
+    assert [n for b in kept for n in b["id"]] == list(range(N))
+    assert all((b["x"] == b["id"]).all() for b in kept)
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_in_processes_batches_stay_in_the_shared_memory_of_their_window(table, shuffle):
+    reader = DeltaDataReader(BATCH, shuffle=shuffle, columns=["id", "x"])
+    with DataLoader(reader, Through(), NumpyDataCollator(), table, num_workers=2, workers="process") as batches:
+        kept = list(batches)
+        assert neighbours(kept) > len(kept) * 0.8
+        assert sorted(n for b in kept for n in b["id"]) == list(range(N))
+        for b in kept[::2]:
+            b["x"][:] = -1
+        assert all((b["x"] == b["id"]).all() for b in kept[1::2])
+        del kept, b
+        assert sum(len(b["id"]) for b in batches) == N  # in the memory that was given back
+
+
+class DiesOnce(Through):
+    """Changes its input, and ends its worker when that is done, once."""
+
+    def __init__(self, mark):
+        self.mark = mark
+
+    def batch_encode(self, batch):
+        batch["x"] += 1
+        if batch["id"].max() > N // 2 and not self.mark.exists():
+            self.mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().batch_encode(batch)
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_run_that_is_done_again_gets_its_rows_as_they_were(table, tmp_path, shuffle):
+    parts = DeltaDataReader(BATCH, shuffle=shuffle), DiesOnce(tmp_path / "mark"), NumpyDataCollator(), table
+    with DataLoader(*parts, num_workers=2, workers="process", shuffle=shuffle) as batches:
+        found = [(b["id"], b["x"]) for b in batches]
+    assert (tmp_path / "mark").exists()
+    ids, xs = (np.concatenate(part) for part in zip(*found, strict=True))
+    assert sorted(ids) == list(range(N))
+    assert (xs == ids + 1).all()

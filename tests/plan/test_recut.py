@@ -75,7 +75,7 @@ def run(units, order, restarts, batch_size, epoch=3):
 def test_over_restarts_with_other_ranks_each_row_is_delivered_once_in_equal_steps(
     lengths, max_bytes, window, chunks, rows, plain, restarts, batch_size
 ):
-    order = Order(chunks, 1, rows, 2, window)
+    order = Order(chunks, 1, rows, 2, window, window_bytes=max_bytes)
     units = split(row_groups(lengths, plain=plain), max_bytes)
     whole = {(chunk.path, row) for chunk in row_groups(lengths) for row in chunk.rows}
     seen, left_out, padding = Counter(), 0, []
@@ -101,7 +101,9 @@ def test_over_restarts_with_other_ranks_each_row_is_delivered_once_in_equal_step
 def test_no_two_ranks_and_restarts_share_a_number_of_a_row(lengths, max_bytes, window, chunks, rows, restarts, size):
     units = split(row_groups(lengths), max_bytes)
     used = Counter()
-    for _, plans, found, steps, _ in run(units, Order(chunks, 1, rows, 2, window), restarts, size):
+    for _, plans, found, steps, _ in run(
+        units, Order(chunks, 1, rows, 2, window, window_bytes=max_bytes), restarts, size
+    ):
         for plan, mine in zip(plans, found, strict=True):
             used.update(range(plan.origin, plan.origin + len(mine)))
             assert len(mine) <= steps

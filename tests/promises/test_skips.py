@@ -42,6 +42,20 @@ class PickyRowwise(Picky):
     input_format = "numpy"
 
 
+class Adds(Picky):
+    """Changes its input before it raises."""
+
+    rowwise = True
+    input_format = "numpy"
+
+    def batch_encode(self, batch_data):
+        bad = set(batch_data["x"]) & BAD
+        batch_data["x"] += 1000
+        if bad:
+            raise ValueError(f"{bad} are bad")
+        return batch_data
+
+
 class PickyCollator(NumpyDataCollator):
     def collate_batch(self, features):
         Picky().batch_encode(features)
@@ -126,6 +140,13 @@ def test_rows_that_raise_are_skipped_and_others_of_their_batch_stand_in(root, pa
     assert {skip.error.split(" (in ")[0] for skip in found.skips} == {f"ValueError: {x} is bad" for x in BAD}
     assert found.files["00.txt"].delivered == 18
     assert found.digest is not None
+
+
+@pytest.mark.parametrize("executor", [{"num_workers": 0}, {"num_workers": 1, "workers": "process"}])
+def test_rows_are_encoded_as_they_were_also_after_an_error(root, executor):
+    expected = refilled(whole(root))
+    with loader(root, Adds(), **executor) as skipping:
+        assert xs(skipping) == [[x + 1000 for x in batch] for batch in expected]
 
 
 def test_a_warning_says_once_an_epoch_that_rows_were_skipped(root):

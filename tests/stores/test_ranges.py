@@ -104,12 +104,18 @@ def test_columns_are_found_by_their_names(tmp_path):
     pq.write_table(table, tmp_path / "f", row_group_size=50)
     footer = pq.read_metadata(tmp_path / "f")
     # A leaf's path does not tell a column a.b from a field of a: more is read then, never less.
-    assert [len(column_spans(footer, 1, names)) for names in (["a"], ["a.b"], ["s"], ["s", "t"], [])] == [2, 1, 2, 3, 0]
+    assert [len(column_spans(footer, [1], names)) for names in (["a"], ["a.b"], ["s"], ["s", "t"], [])] == [
+        2,
+        1,
+        2,
+        3,
+        0,
+    ]
     data = (tmp_path / "f").read_bytes()
     for columns in (["a"], ["s", "t"], ["a.b"]):
         found = Source(data + b"")
         file = StoreFile(found.open(len(data)), "r")
-        with expecting(file, partial(column_spans, footer, 1, columns)):
+        with expecting(file, partial(column_spans, footer, [1], columns)):
             read = pq.ParquetFile(file, metadata=footer).read_row_group(1, columns=columns)
         assert read.column("s" if "s" in columns else columns[0]).equals(
             table.column("s" if "s" in columns else columns[0]).slice(50)

@@ -168,19 +168,17 @@ class RangeFile(io.RawIOBase):
         return data
 
 
-def column_spans(metadata: pq.FileMetaData, row_group: int, names: Iterable[str]) -> list[Span]:
-    """Return where the columns of a row group lie in their file.
+def column_spans(metadata: pq.FileMetaData, row_groups: Iterable[int], names: Iterable[str]) -> list[Span]:
+    """Return where the columns of row groups lie in their file.
 
     Args:
         metadata: The file's footer.
-        row_group: Number of the row group.
+        row_groups: Their numbers.
         names: Top-level columns, as the file calls them.
     """
     wanted = set(names)
-    group = metadata.row_group(row_group)
     found = []
-    for i in range(group.num_columns):
-        column = group.column(i)
+    for column in (group.column(i) for group in map(metadata.row_group, row_groups) for i in range(group.num_columns)):
         if not wanted.isdisjoint(_prefixes(column.path_in_schema)):
             start = column.data_page_offset
             if column.has_dictionary_page and column.dictionary_page_offset:
