@@ -137,7 +137,7 @@ def test_the_demo_accounts_for_every_row(demo_text):
 @pytest.mark.slow
 def test_digits_torch_reaches_its_goal_with_a_bar_for_each_epoch(demo_text):
     assert number(r"digits: ([\d.]+)% of 360 test images are right", demo_text) >= 95
-    assert len(re.findall(r"digits, epoch +\d+: 100%\S* 45/45", demo_text)) == 12
+    assert len(set(re.findall(r"digits, epoch +\d+: 100%\S* 45/45", demo_text))) == 12
 
 
 @needs_sources
@@ -147,7 +147,7 @@ def test_flights_tensorflow_beats_the_base_rate_on_months_it_has_not_seen(demo_t
     accuracy = number(r"flights: ([\d.]+)% of 53991 test flights", demo_text)
     assert accuracy >= number(r"'on time' alone ([\d.]+)%", demo_text) + 10
     assert number(r"; (\d+) never arrived", demo_text) == 1_412
-    assert len(re.findall(r"flights, epoch \d: 100%\S* 550/550", demo_text)) == 3
+    assert len(set(re.findall(r"flights, epoch \d: 100%\S* 550/550", demo_text))) == 3
 
 
 @needs_sources
