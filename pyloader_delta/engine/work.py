@@ -322,7 +322,8 @@ def _pieces(task: RunTask, windows: Sequence[WindowBlocks], leases: Sequence[Lea
     Which columns a batch has must not depend on the run that it is in.
     """
     first_columns = task.segments[0].columns
-    if len(windows) == 1 or (not any(leases) and all(s.columns == first_columns for s in task.segments)):
+    alike = all(s.columns == first_columns for s in task.segments)
+    if len(windows) == 1 or (not any(leases) and alike):
         return [
             _Piece(0, task.batch_rows, task.groups, task.segments, windows, leases[0] if len(windows) == 1 else None)
         ]
@@ -332,8 +333,8 @@ def _pieces(task: RunTask, windows: Sequence[WindowBlocks], leases: Sequence[Lea
         sizes = task.batch_rows[batch : batch + n_batches]
         touched = tuple(i for i, s in enumerate(within(task.segments, row, sum(sizes))) if s is not None)
         for n_rows in sizes:
-            last = [s for s in within(task.segments, row, n_rows) if s is not None][-1]
-            found.append(((last.columns, touched if any(leases) else ()), group, n_rows))
+            columns = first_columns if alike else [s for s in within(task.segments, row, n_rows) if s][-1].columns
+            found.append(((columns, touched if any(leases) else ()), group, n_rows))
             row += n_rows
         batch += n_batches
     pieces: list[_Piece] = []
