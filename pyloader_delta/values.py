@@ -141,6 +141,11 @@ class Chunk:
         """Number of rows; None where unknown before reading."""
         return None if self.rows is None else len(self.rows)
 
+    @property
+    def is_whole_row_group(self) -> bool:
+        """Whether it holds all rows of a Parquet row group, which are known."""
+        return self.row_group is not None and self.rows is not None and self.rows == self.row_group_rows
+
     def __str__(self) -> str:
         rows = "" if self.rows is None else f" rows {self.rows.start}..{self.rows.stop - 1}"
         return named(f"{self.path}{rows}", self.version)

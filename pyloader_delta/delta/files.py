@@ -190,7 +190,7 @@ def together(chunks: Sequence[Chunk]) -> list[list[Chunk]]:
 
 
 def _is_plain(chunk: Chunk) -> bool:
-    return not chunk.filtered and chunk.rows is not None and chunk.rows == chunk.row_group_rows
+    return chunk.is_whole_row_group and not chunk.filtered
 
 
 def _follows(before: Chunk, chunk: Chunk) -> bool:

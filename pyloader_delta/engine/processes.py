@@ -263,10 +263,12 @@ class ProcessExecutor(Executor):
 
     def _found(self, packed: Packed, names: list[int | None], member: _Member) -> Packed:
         """Return batches with the memories that a worker has named."""
+        if not names:
+            return packed
         pool = self._engine.pool
         leases = {slab: lease for slabs, lease in filter(None, member.leases) for slab in slabs}
         lent_there = [name if name is None else lent(pool[name].array, leases[name]) for name in names]
-        return replace(packed, lent=tuple(lent_there)) if names else packed
+        return replace(packed, lent=tuple(lent_there))
 
     def _adopt(self, member: _Member, slab: int, capacity: int | None, fds: list[int], size: int) -> None:
         """Take a filled slab from a worker; the one it was granted goes back if it is another."""

@@ -271,8 +271,8 @@ def _opened(block: pa.RecordBatch, own: bool, memories: Sequence[NDArray[np.uint
         if own and type(piece) is np.ndarray:
             if getattr(piece.base, "is_mutable", False):  # no mapped file
                 piece.flags.writeable = True
-            elif memories:
-                piece = piece if (found_there := over(piece, memories)) is None else found_there
+            elif (there := over(piece, memories)) is not None:
+                piece = there
         found[field.name] = (field, piece)
     return found
 

@@ -245,7 +245,7 @@ def _in_order(units: Sequence[Sequence[Chunk]], window_bytes: int) -> tuple[list
         for chunk in unit:
             position = len(chunks)
             chunks.append(chunk)
-            whole = chunk.row_group is not None and chunk.rows is not None and chunk.rows == chunk.row_group_rows
+            whole = chunk.is_whole_row_group
             if whole and chunk.size_bytes <= room:
                 windows[-1] = range(windows[-1].start, position + 1)
                 room -= chunk.size_bytes
