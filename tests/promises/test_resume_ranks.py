@@ -63,6 +63,14 @@ def restarted(root, restarts, **options):
     return seen, state
 
 
+def state_after(one, n_batches):
+    """Return the state of a loader of which a loop has taken so many batches."""
+    live = iter(one)
+    for _ in range(n_batches):
+        next(live)
+    return one.state_dict()
+
+
 def counted(seen):
     rows = Counter()
     for batches in seen:
@@ -128,10 +136,7 @@ def test_pad_and_mask_have_the_same_shares_so_the_order_stays(table):
 
 def test_each_epoch_after_the_one_that_was_shared_out_anew_is_as_ever(table):
     with loader(table, num_epoch=3) as one:
-        live = iter(one)
-        for _ in range(70):
-            next(live)
-        state = one.state_dict()
+        state = state_after(one, 70)
     assert (state["epoch"], state["history"]) == (1, [[1, 12, "pad"]])
     for rank in range(2):
         with loader(table, rank, 2, num_epoch=3, num_workers=2) as one:
@@ -159,10 +164,7 @@ def test_ranks_for_which_nothing_is_left_begin_the_next_epoch(tmp_path):
         )  # fmt: skip
 
     with numbers(0, 1) as one:
-        live = iter(one)
-        for _ in range(3):
-            next(live)
-        state = one.state_dict()
+        state = state_after(one, 3)
     for rank in range(4):
         with numbers(rank, 4, num_epoch=2) as many:
             many.load_state_dict(state)
@@ -195,10 +197,7 @@ def test_a_table_smaller_than_the_ranks_goes_on(tmp_path):
 
 def test_an_epoch_that_ends_early_counts_the_batches_of_all_restarts(table):
     with loader(table, limit=10) as one:
-        live = iter(one)
-        for _ in range(4):
-            next(live)
-        state = one.state_dict()
+        state = state_after(one, 4)
     with loader(table, 1, 2, limit=10) as one:
         one.load_state_dict(state)
         assert len(one) == 10
@@ -207,10 +206,7 @@ def test_an_epoch_that_ends_early_counts_the_batches_of_all_restarts(table):
 
 def test_batches_that_were_used_are_counted_back_into_the_epoch_that_was_shared_out_anew(table):
     with loader(table, 0, 3) as one:
-        live = iter(one)
-        for _ in range(5):
-            next(live)
-        state = one.state_dict()
+        state = state_after(one, 5)
     with loader(table, 1, 2, num_epoch=2) as one:
         one.load_state_dict(state)
         live, states = iter(one), [state]
