@@ -133,6 +133,8 @@ class Chunk:
     """Which rows of the file are deleted."""
     base_row_id: int | None = None
     """Row id of the file's first row, deleted ones counted, of a table that tracks rows."""
+    cursor_bytes: int = 0
+    """What is held, beside the rows that it gave, while the row group is read piece by piece: an estimate; >= 0."""
     filtered: bool = False
     """Whether the reader's filter leaves out rows of the row group; its rows are then those that are kept."""
 

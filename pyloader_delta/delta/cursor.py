@@ -6,7 +6,12 @@ import pyarrow as pa
 
 from pyloader_delta.delta.parquet import DataParquet, Piece
 
-_MIN_BATCH_ROWS = 1024  # less would cost more calls than decoding
+_MIN_ROWS, _MIN_BYTES = 1024, 1 << 20  # less than either at once would cost more calls than decoding
+
+
+def rows_at_once(n_rows: int, row_bytes: int) -> int:
+    """Return how many rows a cursor decodes at once from which so many are taken, >= 1."""
+    return max(n_rows, min(_MIN_ROWS, _MIN_BYTES // max(row_bytes, 1)), 1)
 
 
 class Cursor:
@@ -15,7 +20,7 @@ class Cursor:
     Args:
         file: An open file that no other cursor uses.
         row_group: Number of the row group.
-        batch_rows: Rows decoded at once, about what one `take` asks for.
+        batch_rows: Rows decoded at once, about what one `take` asks for; see `rows_at_once`.
         filtered: Whether only rows that the file's filter keeps count as live.
     """
 
@@ -24,7 +29,7 @@ class Cursor:
         """Number, among the row group's live rows, of the next row."""
         self.file = file
         """The open file."""
-        self._pieces = file.pieces(row_group, max(batch_rows, _MIN_BATCH_ROWS), filtered=filtered)
+        self._pieces = file.pieces(row_group, batch_rows, filtered=filtered)
         self._rest: Piece | pa.Table | None = None  # a table once its rows are logical
 
     def take(self, n_rows: int) -> pa.Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from pyloader_delta.delta.cursor import Cursor
+from pyloader_delta.delta.cursor import Cursor, rows_at_once
 from pyloader_delta.delta.parquet import DataParquet, read_errors
 from pyloader_delta.delta.selection import Selection
 from pyloader_delta.delta.store import Store
@@ -105,6 +105,11 @@ class OpenFiles:
                 raise ReadError(f"{first.path}{rows} gave {table.num_rows} rows: the file is corrupt")
             return table
 
+    def keep_cursors(self, kept: Collection[tuple[str, int]]) -> None:
+        """Close the cursors in row groups that will not be read on, given as (path, row group)."""
+        for key in [key for key in self._cursors if key not in kept]:
+            self._cursors.pop(key).close()
+
     def close(self) -> None:
         """Close everything; reading opens it again."""
         for kept in (self._cursors, self._files):
@@ -148,7 +153,8 @@ class OpenFiles:
         row_bytes = chunk.size_bytes // (chunk.n_rows or n_rows or 1) + 1
         if n_rows * row_bytes <= _MAX_UNFILTERED_BYTES:
             return file.row_groups(range(row_group, row_group + 1), filtered=True)
-        cursor = Cursor(self._opened(chunk), row_group, _MAX_UNFILTERED_BYTES // row_bytes, filtered=True)
+        at_once = rows_at_once(_MAX_UNFILTERED_BYTES // row_bytes, row_bytes)
+        cursor = Cursor(self._opened(chunk), row_group, at_once, filtered=True)
         try:
             return cursor.take(n_rows)
         finally:
@@ -162,7 +168,8 @@ class OpenFiles:
             cursor.close()
             cursor = None
         if cursor is None:
-            cursor = Cursor(self._opened(chunk), row_group, n_rows, filtered=chunk.filtered)
+            at_once = rows_at_once(n_rows, chunk.size_bytes // n_rows)
+            cursor = Cursor(self._opened(chunk), row_group, at_once, filtered=chunk.filtered)
         try:
             self._check(chunk, cursor.file, row_group)
             cursor.skip(start - cursor.position)

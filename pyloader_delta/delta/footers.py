@@ -17,6 +17,7 @@ from pyloader_delta.delta.sizes import (
     Lengths,
     column_leaves,
     constant_bytes,
+    cursor_bytes,
     has_variable,
     sample_lengths,
     text_bytes,
@@ -42,6 +43,8 @@ class Footer(NamedTuple):
     """Place of a variable-width leaf → (values, footer's size) of each row group."""
     stored_bytes: list[int]
     """Of each row group: its share of the file."""
+    cursor_bytes: list[int]
+    """Of each row group: what is held while it is read piece by piece."""
     verdicts: list[Verdict]
     """What the filter makes of each row group."""
     absent: tuple[str, ...] = ()
@@ -79,13 +82,15 @@ def chunks_of(
             if n_rows:
                 size_bytes = footer.size_bytes(i, lengths)
                 known = None if verdict.n_kept is None else rows
-                chunks.append(_chunk(file, size_bytes, i, known, snapshot.version, verdict.filtered))
+                sizes = size_bytes, footer.cursor_bytes[i]
+                chunks.append(_chunk(file, *sizes, i, known, snapshot.version, verdict.filtered))
     return chunks
 
 
 def _chunk(
-    file: DataFile, size_bytes: int, row_group: int, rows: range | None, version: int | None, filtered: bool
-) -> Chunk:
+    file: DataFile, size_bytes: int, open_bytes: int, row_group: int, rows: range | None, version: int | None,
+    filtered: bool,
+) -> Chunk:  # fmt: skip
     return Chunk(
         file.path,
         size_bytes,
@@ -97,6 +102,7 @@ def _chunk(
         file_bytes=file.size_bytes,
         deletion_vector=file.deletion_vector,
         base_row_id=file.base_row_id,
+        cursor_bytes=open_bytes,
         filtered=filtered,
     )
 
@@ -180,6 +186,7 @@ def _measure(file: DataFile, parquet: DataParquet, selection: Selection) -> Foot
     leaves = [leaf for field in columns for leaf in column_leaves(parquet, field)]
     groups = [parquet.metadata.row_group(i) for i in range(parquet.metadata.num_row_groups)]
     bits_a_row = sum(leaf.bits for leaf in leaves if not leaf.repeated or leaf.column is None)
+    read = {leaf.column for leaf in leaves if leaf.column is not None}
     n_live = [parquet.n_live(i) for i in range(len(groups))]
     ends = [0, *accumulate(group.total_byte_size for group in groups)]
     ends = [file.size_bytes * end // max(ends[-1], 1) for end in ends]
@@ -189,6 +196,7 @@ def _measure(file: DataFile, parquet: DataParquet, selection: Selection) -> Foot
         fixed_bytes=[],
         texts={leaf.place: [] for leaf in leaves if leaf.variable},
         stored_bytes=[end - start for start, end in pairwise(ends)],
+        cursor_bytes=[cursor_bytes(parquet.metadata, i, read) for i in range(len(groups))],
         verdicts=[Verdict(n, filtered=False, decided=True) for n in n_live],
         absent=parquet.absent,
     )
@@ -229,7 +237,8 @@ def _sample(
             continue
         with read_errors(file.path, snapshot.version):
             parquet = DataParquet(store, file, columns, snapshot.version, size_bytes=file.size_bytes)
-            found = sample_lengths(parquet, i)
+            stored = sum(of_groups[i][1] for of_groups in footer.texts.values())
+            found = sample_lengths(parquet, i, stored // max(footer.n_rows[i], 1))
         for place in places:
             (n_bytes, n_values), new = lengths.get(place, (0, 0)), found.get(place, (0, 0))
             lengths[place] = (n_bytes + new[0], n_values + new[1])

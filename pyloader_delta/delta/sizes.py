@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyarrow import types as kinds
 
 from pyloader_delta.delta.conform import Siblings
@@ -22,6 +23,10 @@ from pyloader_delta.values import TableField
 
 _OFFSET_BITS = 32
 _SAMPLE_ROWS = 1024
+_SAMPLE_BYTES = 16 << 20
+_SAMPLE_STEP = 128, 1 << 22  # rows and bytes decoded at once
+_PAGE_BYTES = 1 << 20
+_ROWS_UNTIL_LOOK = {"parquet-cpp-arrow": 1024, "parquet-cpp": 1024, "parquet-mr": 100, "parquet-rs": 2}
 
 Lengths = dict[str, tuple[int, int]]
 """Place of a variable-width leaf → (bytes, values as a footer counts them) in the sample."""
@@ -58,27 +63,57 @@ def constant_bytes(value: pa.Scalar, n_rows: int) -> int:
     return n_rows * _bits(value.type) // 8
 
 
-def sample_lengths(file: DataParquet, row_group: int) -> Lengths:
-    """Return the lengths of texts and bytes in the first live rows of a row group; closes the file."""
-    cursor = Cursor(file, row_group, _SAMPLE_ROWS)
+def sample_lengths(file: DataParquet, row_group: int, row_bytes: int) -> Lengths:
+    """Return the lengths of texts and bytes in the first live rows of a row group; closes the file.
+
+    Args:
+        file: An open file.
+        row_group: Number of the row group.
+        row_bytes: What a row takes at least, by the footer.
+    """
+    step = max(min(_SAMPLE_STEP[0], _SAMPLE_STEP[1] // max(row_bytes, 1)), 1)
+    cursor = Cursor(file, row_group, step)
+    lengths: Lengths = {}
     try:
-        table = cursor.take(_SAMPLE_ROWS)
+        while cursor.position < _SAMPLE_ROWS and sum(n_bytes for n_bytes, _ in lengths.values()) < _SAMPLE_BYTES:
+            table = cursor.take(min(step, _SAMPLE_ROWS - cursor.position))
+            if not table.num_rows:
+                break
+            _add_lengths(lengths, table)
     finally:
         cursor.close()
-    lengths: Lengths = {}
+    return lengths
+
+
+def _add_lengths(lengths: Lengths, table: pa.Table) -> None:
     for name, column in zip(table.column_names, table.columns, strict=True):
         for chunk in column.chunks:
             for place, leaf, n_values in _variable_arrays(chunk, name):
                 known_bytes, known_values = lengths.get(place, (0, 0))
                 n_bytes = pc.sum(pc.binary_length(leaf)).as_py() or 0
                 lengths[place] = (known_bytes + n_bytes, known_values + n_values)
-    return lengths
 
 
 def text_bytes(place: str, n_values: int, footer_bytes: int, lengths: Mapping[str, tuple[int, int]]) -> int:
     """Return the size of a variable-width leaf's texts or bytes, offsets apart."""
     n_bytes, n_sampled = lengths.get(place, (0, 0))
     return max(footer_bytes, n_values * n_bytes // n_sampled if n_sampled else 0)
+
+
+def cursor_bytes(metadata: pq.FileMetaData, row_group: int, columns: Iterable[int]) -> int:
+    """Return about what reading leaf columns of a row group piece by piece holds: of each a page, and its dictionary.
+
+    Writers close a page when it has reached 1 MiB, but look only after so many rows.
+    """
+    writer = (metadata.created_by or "").partition(" ")[0]
+    group = metadata.row_group(row_group)
+    total = 0
+    for number in columns:
+        column = group.column(number)
+        size = column.total_uncompressed_size
+        page = max(_PAGE_BYTES, _ROWS_UNTIL_LOOK.get(writer, 1) * size // max(column.num_values, 1))
+        total += min(size, 2 * page if column.has_dictionary_page else page)
+    return total
 
 
 def has_variable(kind: pa.DataType) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 from pyloader_delta.engine.executor import Executor
 from pyloader_delta.engine.kinds import FileTypes
 from pyloader_delta.engine.leases import Lease, Leases
+from pyloader_delta.engine.mapped import advise
 from pyloader_delta.engine.meter import Meter
 from pyloader_delta.engine.notes import Notes
 from pyloader_delta.engine.pack import EMPTY, Packed, unpack
@@ -74,6 +75,8 @@ class Engine:
         self._outcomes: dict[int, Outcome] = {}
         self._deaths: dict[tuple[str, int, int], int] = {}  # place of a task → workers that died of it
         self._broken: BaseException | None = None
+        self._pass_error: BaseException | None = None  # of the pass under way: the next one may do better
+        self._changing = False
         self._started = False
         self._leases = Leases(self.pool, lease_bytes)
 
@@ -82,50 +85,73 @@ class Engine:
     def begin(self, scheduler: Scheduler) -> int:
         """Begin a pass; an older one ends. Return its number."""
         with self.changed:
+            self._changing = True
             self._end_pass()
             self._number += 1
             self.scheduler = scheduler
             if not self._started:
                 self._started = True
                 self._executor.start(self)
-            self._dispatch()
-            return self._number
+            error = self._dispatch()
+            self._changing = False
+        if error is not None:
+            raise error
+        return self._number
 
     def next_run(self) -> Run | None:
         """Return the next run: task, batches, the error after them, bytes of each, notes; None at the pass's end."""
         with self.changed:
-            scheduler = self.scheduler
-            if scheduler is None:
-                raise self._ending()
-            number = scheduler.delivered_runs
-            self.meter.asked += 1
-            self.meter.ready += number in self._outcomes
-            while number not in self._outcomes:
-                self.look_after()
-                if self.scheduler is not scheduler:  # another thread ended the pass
-                    raise self._ending()
-                if self._broken is not None:
-                    raise self._broken
-                if scheduler.failure is not None and scheduler.failure[0] == number:
-                    raise scheduler.failure[1]
-                if scheduler.done:
-                    return None
-                self._check_time()
-                self._executor.wait(self.changed, self._patience())
-            outcome = self._outcomes.pop(number)
-            scheduler.delivered(number)
-            if self.meter.events is not None:
-                held = self.waiting
-                sample = time.monotonic(), held["store_bytes"], held["ready_bytes"], held["leased_bytes"]
-                self.meter.samples.append(sample)
-            batches = self._lend(outcome)
+            self._changing = True
+            found = self._next_run()
+            self._changing = False
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C has ended a call of the training loop in the middle of a change: of no use but to be closed."""
+        return self._changing
+
+    def _next_run(self) -> Run | BaseException | None:
+        scheduler = self.scheduler
+        if scheduler is None:
+            return self._ending()
+        number = scheduler.delivered_runs
+        self.meter.asked += 1
+        self.meter.ready += number in self._outcomes
+        while number not in self._outcomes:
             self.look_after()
-            return outcome.task, batches, outcome.error, outcome.packed.sizes(), outcome.packed.notes
+            if self.scheduler is not scheduler:  # another thread ended the pass
+                return self._ending()
+            if self._broken is not None or self._pass_error is not None:
+                return self._broken or self._pass_error
+            if scheduler.failure is not None and scheduler.failure[0] == number:
+                return scheduler.failure[1]
+            if scheduler.done:
+                return None
+            late = self._late()
+            if late is not None:
+                return late
+            self._changing = self._executor.n_threads == 0
+            self._executor.wait(self.changed, self._patience())
+            self._changing = True
+        outcome = self._outcomes.pop(number)
+        scheduler.delivered(number)
+        if self.meter.events is not None:
+            held = self.waiting
+            sample = time.monotonic(), held["store_bytes"], held["ready_bytes"], held["leased_bytes"]
+            self.meter.samples.append(sample)
+        batches = self._lend(outcome)
+        self.look_after()
+        return outcome.task, batches, outcome.error, outcome.packed.sizes(), outcome.packed.notes
 
     def cancel(self, number: int) -> None:
         """End pass `number` now, unless a newer one has: nothing more is read, workers wait idle."""
         with self.changed:
-            if number == self._number:
+            if self._changing:
+                self._executor.close(wait=False)
+            elif number == self._number:
                 self._end_pass()
 
     def cancel_soon(self, number: int) -> None:
@@ -143,7 +169,8 @@ class Engine:
             if self.closed and not self._started:
                 return
             self.closed = True
-            self._end_pass()
+            if not self._changing:
+                self._end_pass()
         if self._started:
             self._executor.close(wait=True)
         with self.changed:
@@ -185,12 +212,11 @@ class Engine:
         self.meter.made(packed.notes.seconds)
         self.scheduler.run_done(worker, task, packed.total_bytes, seconds)
 
-    def read_failed(self, worker: int, number: int, task: ReadTask, error: BaseException) -> None:
-        """Take in that a read task raised."""
+    def task_failed(self, worker: int, number: int, task: Task, error: BaseException) -> None:
+        """Take in that a task raised."""
         self._land(worker)
         if number == self._number and self.scheduler is not None:
-            self._regions.leave(task.number)
-            self.scheduler.read_failed(worker, task, error)
+            self._fail_task(worker, task, error)
 
     def worker_lost(self, worker: int, how: str) -> None:
         """Have a dead worker's task done again, or fail if it died of it twice."""
@@ -203,14 +229,20 @@ class Engine:
             if self._deaths[name] >= (3 if self._skips and isinstance(task, RunTask) else 2):
                 del self._deaths[name]
                 error = WorkerDied(f"worker {worker} {how} while {task}; so did the worker before it")
-                if not isinstance(task, RunTask):
-                    self.scheduler.read_failed(worker, task, error)
-                else:
-                    self._outcomes[task.number] = Outcome(task, EMPTY, None, error)
-                    self.scheduler.run_done(worker, task, 0, 0.0)
+                self._fail_task(worker, task, error)
         for lost in self.scheduler.lost(worker):
             if isinstance(lost, ReadTask):
                 self._regions.leave(lost.number)
+
+    def _fail_task(self, worker: int, task: Task, error: BaseException) -> None:
+        assert self.scheduler is not None
+        if isinstance(task, RunTask):
+            self._outcomes[task.number] = Outcome(task, EMPTY, None, error)
+            self.scheduler.run_done(worker, task, 0, 0.0)
+            return
+        if isinstance(task, ReadTask):
+            self._regions.leave(task.number)
+        self.scheduler.read_failed(worker, task, error)
 
     def fail(self, error: BaseException) -> None:
         """Let the training loop raise an error that has no place in the order: no worker can work any more."""
@@ -222,7 +254,7 @@ class Engine:
         self._leases.take_back()
         if self._cancelled >= self._number:
             self._end_pass()
-        self._dispatch()
+        self._pass_error = self._pass_error or self._dispatch()
 
     def held(self, number: int, reads: tuple[int, ...]) -> list[Any] | None:
         """Return the blocks of some read tasks of pass `number`; None where that pass has ended."""
@@ -253,43 +285,57 @@ class Engine:
     @property
     def waiting(self) -> dict[str, float]:
         """Bytes and counts of what is held now."""
-        scheduler = self.scheduler
-        return {
-            "store_bytes": float(scheduler.store_bytes) if scheduler else 0.0,
-            "ready_runs": float(len(self._outcomes)),
-            "ready_bytes": float(sum(outcome.packed.total_bytes for outcome in self._outcomes.values())),
-            "open_cursors": float(len(scheduler.cursors)) if scheduler else 0.0,
-            "leased_bytes": float(self._leases.size_bytes),
-            "slab_bytes": float(self.pool.cost_bytes),
-            "tasks_in_flight": float(len(self._busy)),
-        }
+        with self.changed:
+            scheduler = self.scheduler
+            return {
+                "store_bytes": float(scheduler.store_bytes) if scheduler else 0.0,
+                "ready_runs": float(len(self._outcomes)),
+                "ready_bytes": float(sum(outcome.packed.total_bytes for outcome in self._outcomes.values())),
+                "open_cursors": float(len(scheduler.cursors)) if scheduler else 0.0,
+                "leased_bytes": float(self._leases.size_bytes),
+                "slab_bytes": float(self.pool.cost_bytes),
+                "tasks_in_flight": float(len(self._busy)),
+            }
 
     # Inside ---------------------------------------------------------------------------------------------------------
 
     def _ending(self) -> RuntimeError:
         return RuntimeError("this DataLoader is closed" if self.closed else "a newer iter() has ended this pass")
 
-    def _dispatch(self) -> None:
+    def _dispatch(self) -> BaseException | None:
+        """Give idle workers tasks; return an error that keeps them from it: memory is refused, as a rule."""
         scheduler = self.scheduler
-        if scheduler is None or self.closed:
-            return
-        for worker in range(self._executor.n_workers):
-            if worker not in self._busy and self._executor.available(worker):
-                task = scheduler.next_task(worker)
-                if task is not None:
-                    task = self._with_care(task)
-                    pins = self._slabs_of(task)
-                    for slab in pins:
-                        self.pool.pin(slab)
-                    self._busy[worker] = (task, time.monotonic(), pins, self._number)
-                    self._executor.submit(worker, self._number, task)
+        if scheduler is None or self.closed or self._pass_error is not None:
+            return None
+        try:
+            for worker in range(self._executor.n_workers):
+                if worker not in self._busy and self._executor.available(worker):
+                    task = scheduler.next_task(worker)
+                    if task is not None:
+                        self._give(worker, self._with_care(task))
+        except Exception as error:
+            advise(error)
+            return error
+        finally:
+            self.changed.notify_all()
         for number in scheduler.freed:
             block = self.blocks.pop(number, None)
             if block is not None:
                 self._executor.discard(block)
             self._regions.leave(number)
         scheduler.freed.clear()
-        self.changed.notify_all()
+        return None
+
+    def _give(self, worker: int, task: Task) -> None:
+        pins = self._slabs_of(task)
+        for slab in pins:
+            self.pool.pin(slab)
+        self._busy[worker] = (task, time.monotonic(), pins, self._number)
+        try:
+            self._executor.submit(worker, self._number, task)
+        except BaseException:
+            self._land(worker)
+            raise
 
     def _with_care(self, task: Task) -> Task:
         if self._skips and isinstance(task, RunTask) and self._deaths.get(_place(task), 0) >= 2:
@@ -327,6 +373,7 @@ class Engine:
                 self.pool.give(outcome.slab)
         self._outcomes.clear()
         self._deaths.clear()
+        self._pass_error = None
         self._number += 1  # what is still in flight belongs to no pass
         self.changed.notify_all()
 
@@ -347,14 +394,16 @@ class Engine:
         left = [since + self._timeout_s - time.monotonic() for _, _, since in self._awaited()]
         return max(min(left, default=self._timeout_s), 0.01)
 
-    def _check_time(self) -> None:
+    def _late(self) -> LoaderTimeout | None:
+        """Return an error where a task takes too long; its worker is replaced where that is possible."""
         if not self._timeout_s:
-            return
+            return None
         for worker, task, since in self._awaited():
             if time.monotonic() - since > self._timeout_s:
                 if self._executor.retire(worker):
                     self._land(worker)
-                raise LoaderTimeout(f"worker {worker} took longer than timeout={self._timeout_s} s, {task}")
+                return LoaderTimeout(f"worker {worker} took longer than timeout={self._timeout_s} s, {task}")
+        return None
 
 
 def _place(task: Task) -> tuple[str, int, int]:
