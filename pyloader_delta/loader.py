@@ -283,10 +283,10 @@ class DataLoader(Lengths, Insight, Facade, Resumable, Generic[T_co]):
         place = self._place()
         begins = self._loaded
         if begins is not None:
-            begins, self._loaded = self._beginning(begins, place), None
+            begins = self._beginning(begins, place)
             self._next_epoch = begins.epoch
         elif self._set_epoch is not None:
-            self._next_epoch, self._set_epoch = self._set_epoch, None
+            self._next_epoch = self._set_epoch
         elif older is not None and older.delivered:
             self._next_epoch = older.epoch + (1 if older.peeked() is None else 0)
         begins = begins or Position(self._next_epoch, 0, self._next_epoch)
@@ -311,6 +311,7 @@ class DataLoader(Lengths, Insight, Facade, Resumable, Generic[T_co]):
         self._pass = Pass(
             engine, schedulers, finalize, self._stats, self._nothing(), begins, again, place, self._ledger
         )
+        self._loaded = self._set_epoch = None  # not before: an error must not lose where to begin
         return self._pass
 
     def _nothing(self) -> str:
@@ -322,9 +323,14 @@ class DataLoader(Lengths, Insight, Facade, Resumable, Generic[T_co]):
 
     def _running_engine(self) -> Engine:
         if self._engine is not None and self._pid == os.getpid():
-            return self._engine
-        self._pid = os.getpid()  # a forked child starts workers of its own; the parent's are not its to close
-        self._pass = self._iterator = self._hidden = None
+            if not self._engine.interrupted:
+                return self._engine
+            self._engine.close()
+            if self._pass is not None:
+                self._pass.finished = True
+        else:  # a forked child starts workers of its own; the parent's are not its to close
+            self._pid = os.getpid()
+            self._pass = self._iterator = self._hidden = None
         size_bytes = budget.budget_bytes(self._options, self._order.shuffle_rows)
         engine = Engine(
             self._executor(),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import array
+import errno
+import os
 import pickle
 import socket
 import struct
@@ -45,19 +47,25 @@ class Channel:
 
         Raises:
             EOFError: The other end is gone.
+            OSError: This process may open no more descriptors.
         """
-        header, fds = self._recv_with_fds(_HEADER.size)
-        size, n_fds = _HEADER.unpack(header)
-        while len(fds) < n_fds:
-            fds += self._recv_with_fds(1)[1]
-        body = bytearray(size)
-        view = memoryview(body)
-        while view:
-            n = self._sock.recv_into(view)
-            if not n:
-                raise EOFError("the other end closed in the middle of a message")
-            view = view[n:]
-        return pickle.loads(body), fds  # what the other end of our own socket pair sent
+        fds: list[int] = []
+        try:
+            size, n_fds = _HEADER.unpack(self._recv_with_fds(_HEADER.size, fds))
+            while len(fds) < n_fds:
+                self._recv_with_fds(1, fds)
+            body = bytearray(size)
+            view = memoryview(body)
+            while view:
+                n = self._sock.recv_into(view)
+                if not n:
+                    raise EOFError("the other end closed in the middle of a message")
+                view = view[n:]
+            return pickle.loads(body), fds  # what the other end of our own socket pair sent
+        except BaseException:
+            for fd in fds:
+                os.close(fd)
+            raise
 
     def shut(self) -> None:
         """End the channel for both sides, also where a forked process holds copies of its descriptors."""
@@ -68,15 +76,17 @@ class Channel:
         """Close this end."""
         self._sock.close()
 
-    def _recv_with_fds(self, size: int) -> tuple[bytes, list[int]]:
+    def _recv_with_fds(self, size: int, fds: list[int]) -> bytes:
         found = b""
-        fds: list[int] = []
         while len(found) < size:
-            part, ancillary, _, _ = self._sock.recvmsg(size - len(found), socket.CMSG_SPACE(4 * (_MAX_FDS + 1)))
-            if not part:
-                raise EOFError("the other end is closed")
-            found += part
+            room = socket.CMSG_SPACE(4 * (_MAX_FDS + 1))
+            part, ancillary, flags, _ = self._sock.recvmsg(size - len(found), room, socket.MSG_CMSG_CLOEXEC)
             for level, kind, data in ancillary:
                 if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                     fds += array.array("i", data[: len(data) - len(data) % 4])
-        return found, fds
+            if flags & socket.MSG_CTRUNC:
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            if not part:
+                raise EOFError("the other end is closed")
+            found += part
+        return found

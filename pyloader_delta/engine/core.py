@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from pyloader_delta.engine.deaths import Deaths
 from pyloader_delta.engine.executor import Executor
 from pyloader_delta.engine.kinds import FileTypes
 from pyloader_delta.engine.leases import Lease, Leases
@@ -55,8 +56,7 @@ class Engine:
 
     def __init__(
         self, executor: Executor, *, memory_bytes: int, lease_bytes: int, timeout_s: float,
-        layout: bytes | None = None, skips: bool = False,
-        trace: bool = False,
+        layout: bytes | None = None, skips: bool = False, trace: bool = False,
     ) -> None:  # fmt: skip
         self.changed = threading.Condition()
         self.pool = SlabPool(shared=executor.shared, max_bytes=memory_bytes)
@@ -65,7 +65,6 @@ class Engine:
         self.closed = False
         self._executor = executor
         self._timeout_s = timeout_s
-        self._skips = skips
         self.meter = Meter(trace=trace)
         self.memory_bytes = memory_bytes
         self._number = 0
@@ -73,7 +72,7 @@ class Engine:
         self._busy: dict[int, tuple[Task, float, list[int], int]] = {}  # worker → task, since when, slabs it uses, pass
         self._regions = Regions(self.pool, layout)
         self._outcomes: dict[int, Outcome] = {}
-        self._deaths: dict[tuple[str, int, int], int] = {}  # place of a task → workers that died of it
+        self._deaths = Deaths(skips=skips)
         self._broken: BaseException | None = None
         self._pass_error: BaseException | None = None  # of the pass under way: the next one may do better
         self._changing = False
@@ -110,7 +109,7 @@ class Engine:
 
     @property
     def interrupted(self) -> bool:
-        """Whether Ctrl-C has ended a call of the training loop in the middle of a change: of no use but to be closed."""
+        """Whether Ctrl-C has ended a call of the training loop in the middle of a change: only good to be closed."""
         return self._changing
 
     def _next_run(self) -> Run | BaseException | None:
@@ -133,7 +132,7 @@ class Engine:
             late = self._late()
             if late is not None:
                 return late
-            self._changing = self._executor.n_threads == 0
+            self._changing = self._executor.works_in_wait
             self._executor.wait(self.changed, self._patience())
             self._changing = True
         outcome = self._outcomes.pop(number)
@@ -223,13 +222,10 @@ class Engine:
         task = self._land(worker)
         if self.scheduler is None:
             return
-        if task is not None:
-            name = _place(task)
-            self._deaths[name] = self._deaths.get(name, 0) + 1
-            if self._deaths[name] >= (3 if self._skips and isinstance(task, RunTask) else 2):
-                del self._deaths[name]
-                error = WorkerDied(f"worker {worker} {how} while {task}; so did the worker before it")
-                self._fail_task(worker, task, error)
+        if task is not None and self._deaths.enough(task):
+            self._fail_task(
+                worker, task, WorkerDied(f"worker {worker} {how} while {task}; so did the worker before it")
+            )
         for lost in self.scheduler.lost(worker):
             if isinstance(lost, ReadTask):
                 self._regions.leave(lost.number)
@@ -312,7 +308,7 @@ class Engine:
                 if worker not in self._busy and self._executor.available(worker):
                     task = scheduler.next_task(worker)
                     if task is not None:
-                        self._give(worker, self._with_care(task))
+                        self._give(worker, self._deaths.with_care(task))
         except Exception as error:
             advise(error)
             return error
@@ -336,11 +332,6 @@ class Engine:
         except BaseException:
             self._land(worker)
             raise
-
-    def _with_care(self, task: Task) -> Task:
-        if self._skips and isinstance(task, RunTask) and self._deaths.get(_place(task), 0) >= 2:
-            return replace(task, careful=True)
-        return task
 
     def _land(self, worker: int) -> Task | None:
         """Note that a worker is idle; return its task if that is of this pass."""
@@ -372,7 +363,7 @@ class Engine:
             if outcome.slab is not None:
                 self.pool.give(outcome.slab)
         self._outcomes.clear()
-        self._deaths.clear()
+        self._deaths.forget()
         self._pass_error = None
         self._number += 1  # what is still in flight belongs to no pass
         self.changed.notify_all()
@@ -404,13 +395,6 @@ class Engine:
                     self._land(worker)
                 return LoaderTimeout(f"worker {worker} took longer than timeout={self._timeout_s} s, {task}")
         return None
-
-
-def _place(task: Task) -> tuple[str, int, int]:
-    """Return what a task is, whatever its number: a lost read is given out again under another one."""
-    if isinstance(task, ReadTask):
-        return "read", task.epoch, task.positions.start
-    return ("mix", task.epoch, task.window) if isinstance(task, MixTask) else ("run", task.epoch, task.first_batch)
 
 
 _NOTHING = np.zeros(0, dtype=np.uint8)

@@ -18,6 +18,8 @@ class Executor(ABC):
     n_workers: int
     shared: bool
     """Whether slabs must be mapped by other processes."""
+    works_in_wait = False
+    """Whether `wait` carries out tasks, in the caller's thread."""
 
     @abstractmethod
     def start(self, engine: Engine) -> None:

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from pyloader_delta.arrays import empty_aligned
 from pyloader_delta.engine.slabs import SlabPool
 
+_MOST_LENT = 64  # pieces of memory: each costs a descriptor or a map of the system's, of which there are few
+
 
 class Lease:
     """Memory in the hands of the training loop: what `lent` gives keeps the lease alive, and its end is announced.
@@ -58,7 +60,7 @@ class Leases:
 
     Args:
         pool: Where slabs come from and go back to.
-        max_bytes: What may be lent; beyond it the training loop gets memory of its own.
+        max_bytes: What may be lent; beyond it, or many pieces, the training loop gets memory of its own.
     """
 
     def __init__(self, pool: SlabPool, max_bytes: int) -> None:
@@ -72,14 +74,19 @@ class Leases:
     @property
     def size_bytes(self) -> int:
         """Bytes that are lent; of a window all, however little of it is."""
-        return sum(size for _, size in self._slabs.values()) + sum(size for _, size in self._sizes.values())
+        return sum(size for _, size in self._slabs.values()) + self.window_bytes
+
+    @property
+    def window_bytes(self) -> int:
+        """Of these, bytes of windows."""
+        return sum(size for _, size in self._sizes.values())
 
     def lend(self, slab: int, size_bytes: int) -> NDArray[np.uint8]:
         """Return the first bytes of a slab as memory that belongs to the caller alone; the slab is ours no more."""
         self.take_back()
         memory = self._pool[slab].array[:size_bytes]
-        if self.size_bytes + size_bytes > self._max_bytes:
-            if self._pool[slab].fd is None:
+        if self._full(size_bytes):
+            if self._pool[slab].fd is None and 2 * size_bytes > self._pool[slab].capacity:
                 self._pool.disown(slab)
                 return memory
             copy = _aligned_copy(memory)
@@ -92,7 +99,7 @@ class Leases:
     def lend_window(self, window: Hashable, size_bytes: int, slabs: Sequence[int]) -> Lease | None:
         """Return a lease for batches that stay where their window lies; None where they must be copied out of it."""
         self.take_back()
-        if window not in self._sizes and self.size_bytes + size_bytes > self._max_bytes:
+        if window not in self._sizes and self._full(size_bytes):
             return None
         lease = self._lease()
         for slab in slabs:
@@ -117,6 +124,10 @@ class Leases:
             self._sizes[window][0] -= 1
             if not self._sizes[window][0]:
                 del self._sizes[window]
+
+    def _full(self, size_bytes: int) -> bool:
+        too_many = len(self._slabs) + len(self._sizes) >= _MOST_LENT
+        return too_many or self.size_bytes + size_bytes > self._max_bytes
 
     def _lease(self) -> Lease:
         self._next += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
@@ -15,13 +16,14 @@ from numpy.typing import NDArray
 from pyloader_delta.engine.core import Engine
 from pyloader_delta.engine.executor import Executor
 from pyloader_delta.engine.leases import Lease
+from pyloader_delta.engine.mapped import advise
 from pyloader_delta.engine.pack import EMPTY, Tray
 from pyloader_delta.engine.region import Layout, Region, load_layout, mix
 from pyloader_delta.engine.tasks import MixTask, ReadTask, RunTask, Task
 from pyloader_delta.engine.window import WindowBlocks
 from pyloader_delta.engine.work import Blocks, StagesLike, Workshop
 
-_JOIN_TIMEOUT_S = 5.0
+_JOIN_TIMEOUT_S = 4.0  # for all of them together
 
 Job = tuple[int, Task]
 
@@ -31,6 +33,7 @@ class InlineExecutor(Executor):
 
     n_workers = 1
     shared = False
+    works_in_wait = True
 
     def __init__(self, stages: StagesLike) -> None:
         self._workshop = Workshop(stages)
@@ -99,10 +102,10 @@ class ThreadExecutor(Executor):
     def close(self, *, wait: bool) -> None:
         for inbox in self._inboxes:
             inbox.put(None)
-        if wait:
-            for thread in self._threads:
-                if thread is not threading.current_thread():
-                    thread.join(_JOIN_TIMEOUT_S)  # user code may never return; the thread is a daemon
+        deadline = time.monotonic() + _JOIN_TIMEOUT_S
+        for thread in self._threads if wait else ():
+            if thread is not threading.current_thread():
+                thread.join(max(deadline - time.monotonic(), 0))  # user code may never return; the thread is a daemon
 
 
 _NUDGE: Job = (-1, ReadTask(-1, 0, 0, range(0), (), 0))
@@ -141,47 +144,51 @@ def _work(engine: Engine, workshop: Workshop, worker: int, inbox: SimpleQueue[Jo
             else:
                 _carry_out(engine, workshop, worker, *job)
                 del job
+    except BaseException as error:
+        with engine.changed:
+            engine.fail(error)
     finally:
         workshop.close()
 
 
-Done = tuple[Callable[[], None], BaseException | None]
-"""What tells the engine of a task's end, and the error that it ended with."""
+Done = Callable[[], None]
+"""What tells the engine of a task's end; called under its lock."""
 
 
 def _carry_out(engine: Engine, workshop: Workshop, worker: int, number: int, task: Task) -> BaseException | None:
-    if isinstance(task, ReadTask):
-        done, error = _read(engine, workshop, worker, number, task)
-    elif isinstance(task, MixTask):
-        done, error = _mix(engine, workshop, worker, number, task)
-    else:
-        done, error = _run(engine, workshop, worker, number, task)
+    try:
+        if isinstance(task, ReadTask):
+            done, error = _read(engine, workshop, number, worker, task), None
+        elif isinstance(task, MixTask):
+            done, error = _mix(engine, workshop, number, worker, task), None
+        else:
+            done, error = _run(engine, workshop, number, worker, task)
+    except BaseException as raised:
+        advise(raised)
+        failed = raised
+        done, error = (lambda: engine.task_failed(worker, number, task, failed)), failed
     with engine.changed:
         done()
         engine.look_after()
     return error
 
 
-def _read(engine: Engine, workshop: Workshop, worker: int, number: int, task: ReadTask) -> Done:
-    try:
-        with engine.changed:
-            region = engine.region(number, task.epoch, task.window)
-            memory = None if region is None else _arrays(engine, region)
-        blocks = workshop.read(task, memory)
-    except BaseException as raised:
-        error = raised
-        return lambda: engine.read_failed(worker, number, task, error), error
+def _read(engine: Engine, workshop: Workshop, number: int, worker: int, task: ReadTask) -> Done:
+    with engine.changed:
+        region = engine.region(number, task.epoch, task.window)
+        memory = None if region is None else _arrays(engine, region)
+    blocks = workshop.read(task, memory)
     result = blocks.rows, blocks.size_bytes, blocks.types, blocks.placed, blocks.layout
-    return lambda: engine.read_finished(worker, number, task, blocks, *result), None
+    return lambda: engine.read_finished(worker, number, task, blocks, *result)
 
 
-def _mix(engine: Engine, workshop: Workshop, worker: int, number: int, task: MixTask) -> Done:
+def _mix(engine: Engine, workshop: Workshop, number: int, worker: int, task: MixTask) -> Done:
     with engine.changed:
         region = engine.region(number, task.epoch, task.window)
         arrays = {} if region is None else _arrays(engine, region)[1]
     if region is not None:
         mix(arrays, region.placed or (), task.n_rows, task.key, workshop.scratch)
-    return lambda: engine.mix_finished(worker, number, task), None
+    return lambda: engine.mix_finished(worker, number, task)
 
 
 def _arrays(engine: Engine, region: Region) -> tuple[Layout, dict[str, NDArray[Any]]]:
@@ -189,21 +196,19 @@ def _arrays(engine: Engine, region: Region) -> tuple[Layout, dict[str, NDArray[A
     return layout, layout.arrays(engine.pool[region.slab].array, region.n_rows)
 
 
-def _run(engine: Engine, workshop: Workshop, worker: int, number: int, task: RunTask) -> Done:
-    try:
-        windows: list[WindowBlocks] = []
-        leases: list[Lease | None] = []
-        for segment in task.segments:
-            with engine.changed:
-                held = engine.held(number, segment.reads)
-                if held is None:  # the pass ended meanwhile
-                    return lambda: engine.run_finished(worker, number, task, EMPTY, None, 0.0, None), None
-                windows.append(_opened(engine, held, workshop, engine.region(number, task.epoch, segment.window)))
-                size = sum(blocks.size_bytes for blocks in held)
-                leases.append(engine.lease(number, task.epoch, segment.window, size) if windows[-1].lendable else None)
-    except BaseException as raised:
-        error = raised
-        return lambda: engine.run_finished(worker, number, task, EMPTY, None, 0.0, error), error
+def _run(
+    engine: Engine, workshop: Workshop, number: int, worker: int, task: RunTask
+) -> tuple[Done, BaseException | None]:
+    windows: list[WindowBlocks] = []
+    leases: list[Lease | None] = []
+    for segment in task.segments:
+        with engine.changed:
+            held = engine.held(number, segment.reads)
+            if held is None:  # the pass ended meanwhile
+                return lambda: engine.run_finished(worker, number, task, EMPTY, None, 0.0, None), None
+            windows.append(_opened(engine, held, workshop, engine.region(number, task.epoch, segment.window)))
+            size = sum(blocks.size_bytes for blocks in held)
+            leases.append(engine.lease(number, task.epoch, segment.window, size) if windows[-1].lendable else None)
     slabs: list[int] = []
 
     def take(size_bytes: int) -> NDArray[np.uint8]:
@@ -213,16 +218,25 @@ def _run(engine: Engine, workshop: Workshop, worker: int, number: int, task: Run
             return engine.pool[slabs[-1]].array
 
     tray = Tray(take, adopts=True)
-    made = workshop.run(task, windows, tray, leases)
-    leases.clear()
 
-    def done() -> None:
-        used = slabs.pop() if made.packed.size_bytes else None
+    def let_go() -> None:
         for i, slab in enumerate(slabs):
             if tray.kept and i == 0:
                 engine.pool.disown(slab)
             else:
                 engine.pool.give(slab)
+
+    try:
+        made = workshop.run(task, windows, tray, leases)
+    except BaseException:
+        with engine.changed:
+            let_go()
+        raise
+    leases.clear()
+
+    def done() -> None:
+        used = slabs.pop() if made.packed.size_bytes else None
+        let_go()
         engine.run_finished(worker, number, task, made.packed, used, made.seconds, made.error)
 
     return done, made.error

@@ -7,6 +7,7 @@ import pickle
 import selectors
 import subprocess
 import threading
+import time
 import weakref
 from contextlib import suppress
 from dataclasses import replace
@@ -17,6 +18,7 @@ from pyloader_delta.engine.core import Engine
 from pyloader_delta.engine.executor import Executor
 from pyloader_delta.engine.launch import ending, launch, pickled
 from pyloader_delta.engine.leases import Lease, lent
+from pyloader_delta.engine.mapped import advise, refused
 from pyloader_delta.engine.pack import EMPTY, Packed
 from pyloader_delta.engine.region import Region, load_layout
 from pyloader_delta.engine.slabs import Slab
@@ -36,6 +38,10 @@ class _Member:
     def __init__(self, process: subprocess.Popen[bytes], channel: Channel) -> None:
         self.process, self.channel = process, channel
         self.ready = False
+        self.started = False
+        """Whether it was ever ready."""
+        self.retired = False
+        """Whether it was killed because its task took too long: what it still says is nobody's."""
         self.slabs: set[int] = set()
         """Slabs that it has mapped."""
         self.granted: int | None = None
@@ -75,7 +81,10 @@ class ProcessExecutor(Executor):
 
     def start(self, engine: Engine) -> None:
         self._engine = engine
-        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        try:
+            self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        except OSError as error:
+            raise refused(error, "a descriptor for workers") from error
         self._thread = threading.Thread(target=self._pump, name="pyloader_delta-processes", daemon=True)
         self._thread.start()
 
@@ -101,9 +110,10 @@ class ProcessExecutor(Executor):
         needed = {slab for window in refs for slab, _ in window if slab is not None}
         needed |= {region[0] for region in regions if region is not None}
         needed |= {member.granted} if member.granted is not None else set()
-        new = sorted(needed - member.slabs)
-        member.slabs |= needed
-        message = (number, task, refs, regions, member.granted, [(slab, pool[slab].capacity) for slab in new], lends)
+        new, gone = sorted(needed - member.slabs), [slab for slab in member.slabs if slab not in pool]
+        member.slabs = (member.slabs | needed).difference(gone)
+        mapped = [(slab, pool[slab].capacity) for slab in new]
+        message = (number, task, refs, regions, member.granted, mapped, gone, lends)
         with suppress(OSError):  # it died; the pump sees the end of its channel and gives the task to another
             member.channel.send(message, [fd for slab in new if (fd := pool[slab].fd) is not None])
 
@@ -133,7 +143,7 @@ class ProcessExecutor(Executor):
     def retire(self, worker: int) -> bool:
         member = self._members.get(worker)
         if member is not None:
-            member.ready = False
+            member.ready, member.retired = False, True
             member.process.kill()
         return True
 
@@ -146,6 +156,8 @@ class ProcessExecutor(Executor):
 
     def close(self, *, wait: bool) -> None:
         self._closing = True
+        for member in list(self._members.values()):
+            member.channel.shut()  # the pump may be in the middle of a message that a stopped worker does not end
         self.nudge()
         if wait and self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(_GRACE_S + _EXIT_S)
@@ -175,6 +187,7 @@ class ProcessExecutor(Executor):
                         self._hear(key.data, selector)
                 del key  # an object in a frame that sleeps would stay alive
         except BaseException as error:
+            advise(error)
             with engine.changed:
                 engine.fail(error)
         finally:
@@ -187,7 +200,10 @@ class ProcessExecutor(Executor):
             os.close(wake)
 
     def _launch(self, worker: int, selector: selectors.BaseSelector) -> None:
-        process, channel = launch(self._start_message)
+        try:
+            process, channel = launch(self._start_message)
+        except OSError as error:
+            raise refused(error, f"a process for worker {worker}") from error
         with self._engine.changed:
             self._members[worker] = _Member(process, channel)
         selector.register(channel, selectors.EVENT_READ, worker)
@@ -196,11 +212,15 @@ class ProcessExecutor(Executor):
         member = self._members[worker]
         try:
             message, fds = member.channel.recv()
-        except (EOFError, OSError):
+        except (EOFError, ConnectionError):
             selector.unregister(member.channel)
             self._bury(worker, member)
             if not self._closing and self._start_deaths < _START_DEATHS:
                 self._launch(worker, selector)
+            return
+        if member.retired:
+            for fd in fds:
+                os.close(fd)
             return
         with self._engine.changed:
             self._take_in(worker, member, message, fds)
@@ -209,7 +229,7 @@ class ProcessExecutor(Executor):
     def _take_in(self, worker: int, member: _Member, message: Any, fds: list[int]) -> None:
         engine, word = self._engine, message[0]
         if word == "ready":
-            member.ready = True
+            member.ready = member.started = True
             self._start_deaths = 0
             return
         if word == "broken":
@@ -217,10 +237,11 @@ class ProcessExecutor(Executor):
             engine.fail(_arrived(message[1]))
             return
         task, number = engine.task_of(worker), message[1]
-        if word == "read failed":
+        if word == "failed":
             self._return_grant(member, None)
-            assert isinstance(task, ReadTask)
-            engine.read_failed(worker, number, task, _arrived(message[3]))
+            member.slabs.intersection_update(message[4])
+            member.leases.clear()
+            engine.task_failed(worker, number, task, _arrived(message[3]))
         elif word == "mixed":
             assert isinstance(task, MixTask)
             engine.mix_finished(worker, number, task)
@@ -287,10 +308,10 @@ class ProcessExecutor(Executor):
     def _bury(self, worker: int, member: _Member) -> None:
         """Take note of a worker's end; its task is given to another."""
         member.channel.close()
-        _end(member.process, _EXIT_S)
+        _end(member.process, time.monotonic() + (_GRACE_S if self._closing else _EXIT_S))
         how = ending(member.process)
         with self._engine.changed:
-            if not member.ready and not self._closing:
+            if not member.started and not self._closing:
                 self._start_deaths += 1
                 if self._start_deaths >= _START_DEATHS:
                     self._engine.fail(WorkerDied(f"worker {worker} {how} while it started"))
@@ -305,8 +326,9 @@ class ProcessExecutor(Executor):
             self._members.clear()
         for member in members:
             member.channel.shut()
+        deadline = time.monotonic() + _GRACE_S
         for member in members:
-            _end(member.process, _GRACE_S)
+            _end(member.process, deadline)
             member.channel.close()
 
 
@@ -323,9 +345,9 @@ def _arrived(text: bytes) -> BaseException:
     return error if isinstance(error, BaseException) else StageError(f"a worker sent {error!r} as its error")
 
 
-def _end(process: subprocess.Popen[bytes], patience_s: float) -> None:
+def _end(process: subprocess.Popen[bytes], deadline: float) -> None:
     try:
-        process.wait(patience_s)
+        process.wait(max(deadline - time.monotonic(), 0.0))
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import mmap
 import os
 from collections import Counter
@@ -12,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyloader_delta.arrays import ALIGNMENT
+from pyloader_delta.engine.mapped import empty, has_memfd, map_memory, new_memory, private_memory
 
 _SMALLEST = 1 << 20
 _STEP = 4  # capacities are 1 MiB, 4 MiB, 16 MiB, ...; pages that were never touched cost nothing
-_LIBC = ctypes.CDLL(None, use_errno=True)
-_PUNCH_HOLE_KEEP_SIZE = 0x03  # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE, linux/falloc.h
+_TAKEN_STEP = 1 << 16  # multiples of which they are where pages cost whether touched or not
 
 
 def aligned(size_bytes: int) -> int:
@@ -24,8 +23,10 @@ def aligned(size_bytes: int) -> int:
     return -(-size_bytes // ALIGNMENT) * ALIGNMENT
 
 
-def capacity_for(size_bytes: int) -> int:
+def capacity_for(size_bytes: int, *, shared: bool) -> int:
     """Return the capacity of the slab that takes so many bytes."""
+    if shared and not has_memfd():
+        return max(-(-size_bytes // _TAKEN_STEP), 1) * _TAKEN_STEP
     capacity = _SMALLEST
     while capacity < size_bytes and capacity < 1 << 30:
         capacity *= _STEP
@@ -65,18 +66,20 @@ class Slab:
         self.touched = 0
         """Bytes from the start that were ever written: what the slab costs."""
         if shared and fd is None:
-            self.fd = os.memfd_create("pyloader_delta", os.MFD_CLOEXEC)
-            os.ftruncate(self.fd, capacity)
-        private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-        self.map = mmap.mmap(-1, capacity, flags=private) if self.fd is None else mmap.mmap(self.fd, capacity)
+            self.fd = new_memory(capacity)
+        try:
+            self.map: Any = private_memory(capacity) if self.fd is None else map_memory(self.fd, capacity)
+        except BaseException:
+            self.close()
+            raise
         self.array: NDArray[np.uint8] = np.frombuffer(self.map, dtype=np.uint8)
 
     def forget(self) -> None:
         """Give the memory back to the system, for every process that maps the slab, but keep the slab."""
         if self.fd is None:
             self.map.madvise(mmap.MADV_DONTNEED)
-        elif _LIBC.fallocate(self.fd, _PUNCH_HOLE_KEEP_SIZE, ctypes.c_long(0), ctypes.c_long(self.capacity)):
-            raise OSError(ctypes.get_errno(), "fallocate")
+        else:
+            empty(self.fd, self.capacity)
         self.touched = 0
 
     def close(self) -> None:
@@ -106,6 +109,9 @@ class SlabPool:
     def __getitem__(self, number: int) -> Slab:
         return self._slabs[number]
 
+    def __contains__(self, number: int) -> bool:
+        return number in self._slabs
+
     def find(self, size_bytes: int) -> int | None:
         """Take a free slab of at least so many bytes, the one that is warmest for them; None where there is none."""
         fitting = [n for n in self._free if self._slabs[n].capacity >= size_bytes]
@@ -123,7 +129,9 @@ class SlabPool:
     def take(self, size_bytes: int) -> int:
         """Take a slab of at least so many bytes, new if need be."""
         number = self.find(size_bytes)
-        return number if number is not None else self.add(Slab(capacity_for(size_bytes), shared=self._shared))
+        if number is not None:
+            return number
+        return self.add(Slab(capacity_for(size_bytes, shared=self._shared), shared=self._shared))
 
     def add(self, slab: Slab, number: int | None = None) -> int:
         """Take in a slab made elsewhere, as taken, under a number that its maker chose; return its number."""
@@ -164,6 +172,9 @@ class SlabPool:
         if self._cost > self._max_bytes:
             self._cost -= slab.touched
             slab.forget()
+            if self._shared and not has_memfd():  # its bytes could not be had again for sure: a page without room kills
+                self.disown(number)
+                return
         self._free.append(number)
 
     def disown(self, number: int) -> None:

@@ -13,6 +13,7 @@ import threading
 import traceback
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 
 from pyloader_delta.engine.channel import Channel
 from pyloader_delta.engine.leases import Lease
+from pyloader_delta.engine.mapped import advise
 from pyloader_delta.engine.pack import EMPTY, Packed, Tray
 from pyloader_delta.engine.region import Layout, load_layout, mix
 from pyloader_delta.engine.shared import named
@@ -48,6 +50,7 @@ def main(fd: int, parent: int) -> None:
     """Run until the parent closes the channel or dies."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle: it ends its workers
     _die_with(parent)
+    os.set_inheritable(fd, False)  # else a program that user code starts would keep it open when this process is gone
     channel = Channel(socket.socket(fileno=fd))
     os.register_at_fork(after_in_child=channel.close)  # the parent waits for the end of this channel, not of a copy
     try:
@@ -65,6 +68,9 @@ def main(fd: int, parent: int) -> None:
         worker.work()
     except (EOFError, ConnectionError):
         pass  # the parent has closed
+    except BaseException as error:
+        with suppress(OSError):
+            channel.send(("broken", portable(error)))
     finally:
         worker.close()
 
@@ -78,6 +84,8 @@ class _Worker:
         stages.seeds_globals = True
         self._channel, self._workshop = channel, Workshop(stages)
         self._slabs: dict[int, Slab] = {}
+        self._fresh: list[Slab] = []
+        """Slabs that the parent has not got yet: their descriptors are kept until then."""
         self._made = self._lent = 0
         self._drops: SimpleQueue[int] = SimpleQueue()
         """Leases on windows that user code holds no more."""
@@ -87,33 +95,50 @@ class _Worker:
         """Carry out tasks until the channel ends."""
         while True:
             message, fds = self._channel.recv()
-            number, task, windows, regions, granted, new, lends = message
-            for (slab, capacity), fd in zip(new, fds, strict=True):
-                self._slabs[slab] = Slab(capacity, shared=True, fd=fd)
-            if isinstance(task, ReadTask):
-                done = self._read(number, task, regions[0], granted)
-            elif isinstance(task, MixTask):
-                done = self._mix(number, task, regions[0])
-            else:
-                done = self._run(number, task, windows, regions, granted, lends)
+            number, task, windows, regions, granted, new, gone, lends = message
+            try:
+                self._map(gone, new, fds)
+                if isinstance(task, ReadTask):
+                    done = self._read(number, task, regions[0], granted)
+                elif isinstance(task, MixTask):
+                    done = self._mix(number, task, regions[0])
+                else:
+                    done = self._run(number, task, windows, regions, granted, lends)
+            except BaseException as error:
+                error.add_note(f"pyloader_delta: {task}")
+                self._slabs = {n: slab for n, slab in self._slabs.items() if slab not in self._fresh}
+                done = ("failed", number, task.number, portable(error), list(self._slabs)), []
             del message, task, windows
             self._channel.send(*done)
+            while self._fresh:
+                self._fresh.pop().close()
 
     def close(self) -> None:
         """Close the user's objects."""
         self._workshop.close()
 
+    def _map(self, gone: list[int], new: list[tuple[int, int]], fds: list[int]) -> None:
+        """Let go of slabs and map others; their descriptors are not kept."""
+        for slab in gone:
+            self._slabs.pop(slab, None)
+        left = list(fds)
+        try:
+            for slab, capacity in new:
+                made = Slab(capacity, shared=True, fd=left.pop(0))
+                made.close()
+                self._slabs[slab] = made
+        finally:
+            for fd in left:
+                os.close(fd)
+
     def _read(self, number: int, task: ReadTask, ref: RegionRef | None, granted: int | None) -> Reply:
         slab = made = None
         fds: list[int] = []
-        try:
-            blocks = self._workshop.read(task, None if ref is None else self._region(ref))
-            size = _stream_size(blocks)
-            if size:
-                slab, made, fds = self._slab(size, granted)
-                _write_stream(blocks, self._slabs[slab])
-        except BaseException as error:
-            return ("read failed", number, task.number, portable(error)), []
+        blocks = self._workshop.read(task, None if ref is None else self._region(ref))
+        size = _stream_size(blocks)
+        if size:
+            slab, made, fds = self._slab(size, granted)
+            _write_stream(blocks, self._slabs[slab])
         result = blocks.rows, size, blocks.placed_bytes, blocks.types, blocks.placed, blocks.layout, slab, made
         return ("read", number, task.number, *result), fds
 
@@ -218,7 +243,8 @@ class _Worker:
         """Return a slab that takes so many bytes: (its number, its capacity and descriptor if it is new)."""
         if granted is not None and self._slabs[granted].capacity >= size:
             return granted, None, []
-        slab = Slab(capacity_for(size), shared=True)
+        slab = Slab(capacity_for(size, shared=True), shared=True)
+        self._fresh.append(slab)
         self._made += 1
         number = (os.getpid() << 32) + self._made  # no other worker's: numbers are the pool's names for all of them
         self._slabs[number] = slab
@@ -247,6 +273,7 @@ def portable(error: BaseException) -> bytes:
 
     `__cause__` does not survive pickling, so its text is in that traceback.
     """
+    advise(error)
     text = "".join(traceback.format_exception(error)).rstrip()
     error.add_note(f"in worker process {os.getpid()}:\n{text}")
     try:

@@ -1,0 +1,48 @@
+"""How many workers have died of which task, and what follows from it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from pyloader_delta.engine.tasks import MixTask, ReadTask, RunTask, Task
+
+_MOST = 2  # workers that may die of a task until it is an error
+
+
+class Deaths:
+    """The deaths of one pass.
+
+    Args:
+        skips: Whether rows that end a worker are to be skipped: a run that has ended two is tried once more, with care.
+    """
+
+    def __init__(self, *, skips: bool) -> None:
+        self._skips = skips
+        self._counts: Counter[tuple[str, int, int]] = Counter()
+
+    def enough(self, task: Task) -> bool:
+        """Note that a worker has died of a task; return whether no other shall."""
+        place = _place(task)
+        self._counts[place] += 1
+        if self._counts[place] < _MOST + (self._skips and isinstance(task, RunTask)):
+            return False
+        del self._counts[place]
+        return True
+
+    def with_care(self, task: Task) -> Task:
+        """Return a task as a worker is to do it."""
+        if self._skips and isinstance(task, RunTask) and self._counts[_place(task)] >= _MOST:
+            return replace(task, careful=True)
+        return task
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self._counts.clear()
+
+
+def _place(task: Task) -> tuple[str, int, int]:
+    """Return what a task is, whatever its number: a lost read is given out again under another one."""
+    if isinstance(task, ReadTask):
+        return "read", task.epoch, task.positions.start
+    return ("mix", task.epoch, task.window) if isinstance(task, MixTask) else ("run", task.epoch, task.first_batch)
