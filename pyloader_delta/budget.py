@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from pyloader_delta.engine.tasks import Limits
 from pyloader_delta.errors import BudgetError
 from pyloader_delta.memory import default_budget
 from pyloader_delta.options import Options
-from pyloader_delta.plan.epoch import PART_OF_WINDOW, WHOLE_OF_WINDOW, EpochPlan, total_rows
+from pyloader_delta.plan.epoch import PART_OF_WINDOW, WHOLE_OF_WINDOW, EpochPlan, Order, total_rows
+from pyloader_delta.plan.mixture import lanes
 from pyloader_delta.values import Chunk
 
 _STORE, _READY, _LEASED = 0.8, 0.1, 0.1  # how memory_budget is shared out
@@ -16,11 +17,35 @@ _UNSHUFFLED_CHUNK = 16 << 20  # bytes of a row group read at once where rows kee
 _MIN_BATCH_BYTES = 1 << 20
 
 
-def budget_bytes(options: Options, shuffle_rows: bool) -> int:
-    """Return the memory budget: the user's, or one found by what there is now."""
-    if options.memory_budget is not None:
-        return options.memory_budget
-    return default_budget(options.window.amount if shuffle_rows and options.window.unit == "bytes" else 0)
+def needed_bytes(order: Order, units: Sequence[Sequence[Chunk]]) -> int:
+    """Return a budget that holds two neighbouring windows and the cursors that are open in them, about.
+
+    Args:
+        order: How the epoch is laid out.
+        units: The parts of each row group or file.
+    """
+    chunks = [chunk for unit in units for chunk in unit]
+    total = sum(chunk.size_bytes for chunk in chunks)
+    largest = max((chunk.size_bytes for chunk in chunks), default=0)
+    open_bytes = max((unit[0].cursor_bytes for unit in units if len(unit) > 1), default=0)
+    window, n_open = order.window_bytes + largest, 1
+    if order.shuffle_rows and order.window.unit == "chunk":
+        window = max((sum(chunk.size_bytes for chunk in unit) for unit in units), default=0)
+    elif order.shuffle_rows:
+        amount = order.window.amount
+        window = largest + (total * amount // (total_rows(chunks) or 1) if order.window.unit == "rows" else amount)
+        n_open = lanes(units, order.window)
+    return int((min(2 * window, total) + n_open * open_bytes) / _STORE) + 1
+
+
+def budget_bytes(options: Options, needed: int) -> int:
+    """Return the memory budget: the user's, or one found by what there is now.
+
+    Args:
+        options: The user's.
+        needed: What `needed_bytes` gave.
+    """
+    return default_budget(needed) if options.memory_budget is None else options.memory_budget
 
 
 def lease_bytes(budget: int) -> int:
@@ -61,16 +86,38 @@ def check_windows(plan: EpochPlan, budget: int) -> None:
     """Raise where two neighbouring windows, which a batch across their border needs, do not fit together.
 
     Raises:
-        BudgetError: They do not; names sizes that would fit.
+        BudgetError: They do not, with the cursors that are open then; names sizes that would fit.
     """
-    sizes = [sum(plan.chunks[p].size_bytes for p in window) for window in plan.windows]
-    needed = max((a + b for a, b in zip(sizes, [*sizes[1:], 0], strict=False)), default=0)
+    needed, windows, cursors = max(_needed(plan), default=(0, 0, 0))
     share = int(budget * _STORE)
     if needed <= share:
         return
     shuffled = plan.row_seed is not None
-    what = f"shuffle_window='{max(share // 3, 1)}B'" if shuffled else "smaller files or row groups"
+    remedy = f"shuffle_window='{max(share // 3, 1)}B'" if shuffled and 3 * cursors < share else ""
+    if cursors:
+        remedy = " or ".join([*filter(None, [remedy]), "smaller row groups (OPTIMIZE, or write the table again)"])
+    also = f", and row groups that are read piece by piece {cursors} more" if cursors else ""
     raise BudgetError(
-        f"memory_budget of {budget} bytes is too small: two neighbouring windows take about {needed} bytes "
-        f"decoded, and {share} are for chunks. Raise memory_budget to {int(needed / _STORE) + 1} or use {what}"
+        f"memory_budget of {budget} bytes is too small: two neighbouring windows take about {windows} bytes "
+        f"decoded{also}, and {share} are for chunks. Raise memory_budget to {int(needed / _STORE) + 1} or use "
+        f"{remedy or 'smaller files or row groups'}"
     )
+
+
+def _needed(plan: EpochPlan) -> Iterator[tuple[int, int, int]]:
+    """Yield, for each window but the first: bytes in all, those of it and the one before, and of open cursors."""
+    opened: dict[tuple[str, int | None], int] = {}
+    before = 0
+    for window in plan.windows:
+        size, most = 0, sum(opened.values())
+        for chunk in plan.chunks[window.start : window.stop]:
+            size += chunk.size_bytes
+            if chunk.row_group is None or chunk.rows is None or chunk.row_group_rows in (None, chunk.rows):
+                continue
+            key = chunk.path, chunk.row_group
+            opened[key] = chunk.cursor_bytes
+            most = max(most, sum(opened.values()))
+            if chunk.row_group_rows is not None and chunk.rows.stop == chunk.row_group_rows.stop:
+                del opened[key]
+        yield before + size + most, before + size, most
+        before = size

@@ -13,7 +13,6 @@ from pyloader_delta.engine.meter import Meter
 from pyloader_delta.errors import ConfigError
 from pyloader_delta.memory import usable_cpus
 from pyloader_delta.options import Options
-from pyloader_delta.plan.epoch import Order
 from pyloader_delta.report import Memory, Report, Times, reported
 from pyloader_delta.stats import Stats
 
@@ -23,7 +22,7 @@ class Insight:
 
     dataset: Any
     _options: Options
-    _order: Order
+    _needed: int
     _stats: Stats
 
     if TYPE_CHECKING:
@@ -31,15 +30,18 @@ class Insight:
 
     def memory(self) -> Memory:
         """Return where the loader's bytes are now."""
-        size = budget.budget_bytes(self._options, self._order.shuffle_rows)
         held = {} if self._engine is None else self._engine.waiting
         return Memory(
-            budget=size if self._engine is None else self._engine.memory_bytes,
+            budget=budget.budget_bytes(self._options, self._needed)
+            if self._engine is None
+            else self._engine.memory_bytes,
             chunks=int(held.get("store_bytes", 0)),
             batches=int(held.get("ready_bytes", 0)),
             lent=int(held.get("leased_bytes", 0)),
             slabs=int(held.get("slab_bytes", 0)),
             cursors=int(held.get("open_cursors", 0)),
+            cursor_bytes=int(held.get("cursor_bytes", 0)),
+            total=int(held.get("held_bytes", 0)),
         )
 
     def report(self) -> Report:

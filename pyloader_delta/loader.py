@@ -164,6 +164,7 @@ class DataLoader(Lengths, Insight, Facade, Resumable, Generic[T_co]):
         self._n_rows, parts = total_rows(chunks), (datareader, dataset, datacollator)
         self._full = full_shuffle(parts, self._units, options, self.root_dir, self._n_rows)
         self._order = self._order if self._full is None else self._full.order
+        self._needed = budget.needed_bytes(self._order, self._units if self._full is None else self._full.units)
         self._group = group_size(options, sum(chunk.size_bytes for chunk in chunks), self._n_rows)
         self._stats = Stats()
         base, version = base_of(datareader, self.root_dir), chunks[0].version if chunks else None
@@ -295,7 +296,7 @@ class DataLoader(Lengths, Insight, Facade, Resumable, Generic[T_co]):
         plan, others, again = epoch_plans(
             begins, place, self._units if full is None else full.units, order, options, self._group, reread=reread
         )
-        size_bytes = budget.budget_bytes(options, order.shuffle_rows)
+        size_bytes = engine.memory_bytes
         budget.check_windows(plan, size_bytes)
         make = partial(
             Scheduler, limits=budget.limits(options, size_bytes), batch_size=options.batch_size,
@@ -331,7 +332,7 @@ class DataLoader(Lengths, Insight, Facade, Resumable, Generic[T_co]):
         else:  # a forked child starts workers of its own; the parent's are not its to close
             self._pid = os.getpid()
             self._pass = self._iterator = self._hidden = None
-        size_bytes = budget.budget_bytes(self._options, self._order.shuffle_rows)
+        size_bytes = budget.budget_bytes(self._options, self._needed)
         engine = Engine(
             self._executor(),
             memory_bytes=size_bytes,

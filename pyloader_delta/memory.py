@@ -56,15 +56,15 @@ def local_world_size() -> int:
     return max(int(text), 1) if text.isdigit() else 1
 
 
-def default_budget(window_bytes: int) -> int:
+def default_budget(needed: int) -> int:
     """Return the memory budget where the user gave none: a quarter of what there is, at most 4 GiB, for each process.
 
-    It is at least two and a half windows where that is under half of what is free.
+    It is what the order needs, if that is more but under three quarters of what is free.
     """
     total, free = usable_bytes()
-    budget = min(total // 4 // local_world_size(), 4 << 30)
-    wanted = window_bytes * 5 // 2
-    return max(budget, wanted) if wanted < free // 2 else budget
+    n_processes = local_world_size()
+    budget = min(total // 4 // n_processes, 4 << 30)
+    return max(budget, needed) if needed < free * 3 // 4 // n_processes else budget
 
 
 def _available(otherwise: int) -> int:

@@ -151,11 +151,18 @@ class Memory:
     """What slabs cost: memory that is used again and again. With processes chunks and batches lie in them, with threads
     mixed windows and batches that were packed."""
     cursors: int
-    """How many large row groups are being read piece by piece; what that takes in workers is not known in bytes."""
+    """How many large row groups are being read piece by piece."""
+    cursor_bytes: int = 0
+    """What these hold in workers, by estimates: about a page of each column."""
+    total: int = 0
+    """All of it, each byte once, as far as is known: what is read and held, cursors, slabs that wait for use."""
 
     def __str__(self) -> str:
         parts = [f"{name} {_size(getattr(self, name))}" for name in ("chunks", "batches", "lent", "slabs")]
-        return f"{', '.join(parts)}; {self.cursors} open cursors; budget {_size(self.budget)}"
+        return (
+            f"{', '.join(parts)}; {self.cursors} open cursors {_size(self.cursor_bytes)}; total {_size(self.total)}; "
+            f"budget {_size(self.budget)}"
+        )
 
 
 def _size(n: int) -> str:

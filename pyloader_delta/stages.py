@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -114,6 +114,10 @@ class Stages:
         if len(chunks) == 1:
             return self.read(chunks[0])
         return to_batches(self.reader._read_together(chunks), exact=self.dataset.input_format == "python", place="")
+
+    def keep_cursors(self, kept: Collection[tuple[str, int]]) -> None:
+        """Close cursors in row groups other than these, given as (path, row group)."""
+        self.reader._keep_cursors(kept)
 
     def read(self, chunk: Chunk) -> list[pa.RecordBatch]:
         """Return the rows of a chunk."""

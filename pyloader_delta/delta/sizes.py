@@ -6,7 +6,7 @@ values × the mean length in a sample: the footer's size alone is wrong by 100×
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import NamedTuple
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from pyloader_delta.engine.deaths import Deaths
+from pyloader_delta.engine.deaths import Deaths, told
 from pyloader_delta.engine.executor import Executor
+from pyloader_delta.engine.held import held
 from pyloader_delta.engine.kinds import FileTypes
 from pyloader_delta.engine.leases import Lease, Leases
 from pyloader_delta.engine.mapped import advise
@@ -223,9 +224,8 @@ class Engine:
         if self.scheduler is None:
             return
         if task is not None and self._deaths.enough(task):
-            self._fail_task(
-                worker, task, WorkerDied(f"worker {worker} {how} while {task}; so did the worker before it")
-            )
+            text = f"worker {worker} {how} while {told(task, self.scheduler)}; so did the worker before it"
+            self._fail_task(worker, task, WorkerDied(text))
         for lost in self.scheduler.lost(worker):
             if isinstance(lost, ReadTask):
                 self._regions.leave(lost.number)
@@ -282,16 +282,9 @@ class Engine:
     def waiting(self) -> dict[str, float]:
         """Bytes and counts of what is held now."""
         with self.changed:
-            scheduler = self.scheduler
-            return {
-                "store_bytes": float(scheduler.store_bytes) if scheduler else 0.0,
-                "ready_runs": float(len(self._outcomes)),
-                "ready_bytes": float(sum(outcome.packed.total_bytes for outcome in self._outcomes.values())),
-                "open_cursors": float(len(scheduler.cursors)) if scheduler else 0.0,
-                "leased_bytes": float(self._leases.size_bytes),
-                "slab_bytes": float(self.pool.cost_bytes),
-                "tasks_in_flight": float(len(self._busy)),
-            }
+            sizes = [outcome.packed.total_bytes for outcome in self._outcomes.values()]
+            now = held(self.scheduler, self.pool, self._regions, self._leases, sizes, shared=self._executor.shared)
+            return now | {"tasks_in_flight": float(len(self._busy))}
 
     # Inside ---------------------------------------------------------------------------------------------------------
 
@@ -393,7 +386,8 @@ class Engine:
             if time.monotonic() - since > self._timeout_s:
                 if self._executor.retire(worker):
                     self._land(worker)
-                return LoaderTimeout(f"worker {worker} took longer than timeout={self._timeout_s} s, {task}")
+                limit = f"timeout={self._timeout_s} s"
+                return LoaderTimeout(f"worker {worker} took longer than {limit}, {told(task, self.scheduler)}")
         return None
 
 

@@ -1,10 +1,11 @@
-"""How many workers have died of which task, and what follows from it."""
+"""How many workers have died of which task, what follows from it, and how a task is named in an error."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
 
+from pyloader_delta.engine.scheduler import Scheduler
 from pyloader_delta.engine.tasks import MixTask, ReadTask, RunTask, Task
 
 _MOST = 2  # workers that may die of a task until it is an error
@@ -46,3 +47,10 @@ def _place(task: Task) -> tuple[str, int, int]:
     if isinstance(task, ReadTask):
         return "read", task.epoch, task.positions.start
     return ("mix", task.epoch, task.window) if isinstance(task, MixTask) else ("run", task.epoch, task.first_batch)
+
+
+def told(task: Task, scheduler: Scheduler | None) -> str:
+    """Return what a worker does, with the files that its rows are from."""
+    files = scheduler.files_of(task) if isinstance(task, RunTask) and scheduler is not None else []
+    more = f" and {len(files) - 3} more files" if len(files) > 3 else ""
+    return f"{task}, from {', '.join(files[:3])}{more}" if files else str(task)

@@ -60,6 +60,11 @@ class Regions:
             if not region.reads:
                 self._pool.give(self._regions.pop(key).slab)
 
+    @property
+    def size_bytes(self) -> int:
+        """What all regions take."""
+        return sum(self._pool[region.slab].touched for region in self._regions.values())
+
     def end_pass(self) -> None:
         """Give everything back."""
         for region in self._regions.values():

@@ -16,7 +16,7 @@ from pyloader_delta.engine.kinds import FileTypes, Kinds
 from pyloader_delta.engine.progress import Lost, Progress
 from pyloader_delta.engine.space import Cursors, Store, whole
 from pyloader_delta.engine.tasks import Limits, MixTask, ReadTask, RunTask, Task
-from pyloader_delta.errors import BudgetError, IncompleteEpochError
+from pyloader_delta.errors import IncompleteEpochError
 from pyloader_delta.values import EpochLike
 
 
@@ -55,7 +55,7 @@ class Scheduler:
         self.cursors = Cursors()
         self._next_task = self._next_run = 0
         self._undelivered: dict[int, tuple[RunTask, int | None]] = {}  # run → its bytes, None while it is made
-        self._store = Store(limits.store_bytes, limits.read_cost)
+        self._store = Store(limits.store_bytes, limits.read_cost, self.cursors)
         self._finished_bytes = 0
         self._batch_cost: tuple[float, float] | None = None  # (bytes, seconds) of a batch, lately
         self._extend()
@@ -136,6 +136,12 @@ class Scheduler:
             self._forget(task.epoch)
         self._advance()
 
+    def files_of(self, task: RunTask) -> list[str]:
+        """Return the paths of the files whose rows a run may have."""
+        progress = self._by_epoch.get(task.epoch)
+        found = [] if progress is None else progress.chunks_of(task.segments)
+        return list(dict.fromkeys(chunk.path for chunks in found for chunk in chunks))
+
     @property
     def done(self) -> bool:
         """Whether every run of every epoch was delivered."""
@@ -148,8 +154,13 @@ class Scheduler:
 
     @property
     def store_bytes(self) -> int:
-        """Bytes of the chunks that are held, and estimated bytes of those being read."""
+        """Bytes of the chunks that are held, and estimated bytes of those being read and of open cursors."""
         return self._store.used
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the chunks that are held."""
+        return self._store.held
 
     def __repr__(self) -> str:
         return (
@@ -296,7 +307,7 @@ class Scheduler:
         if not self._store.fits(progress, position + 1):
             if not stalled:
                 return None
-            error = self._beyond_budget(progress, position)
+            error = self._store.beyond(progress, position)
             if error is not None:
                 self.failure = (self._next_run, error)
                 return None
@@ -313,10 +324,11 @@ class Scheduler:
         size = self._store.estimate(chunks)
         window = progress.window_of(positions.start)
         place = *progress.place_of(positions), progress.instead(positions)
-        task = ReadTask(self._next_task, progress.plan.epoch, window, positions, chunks, size, *place)
+        self.cursors.claim(worker, progress, chunks)
+        kept = self.cursors.of(worker)
+        task = ReadTask(self._next_task, progress.plan.epoch, window, positions, chunks, size, *place, kept)
         self._next_task += 1
         self._store.reserve(size)
-        self.cursors.claim(worker, progress, chunks)
         return task
 
     def _group_end(self, progress: Progress, start: int, cap: int) -> int:
@@ -351,20 +363,6 @@ class Scheduler:
             if after is not None and after.plan.windows:
                 end += after.plan.windows[0].stop
         return end + self.limits.max_queue_size
-
-    def _beyond_budget(self, progress: Progress, position: int) -> BudgetError | None:
-        """Return an error where even an idle loader has no place for the chunk that the next batch needs."""
-        size = progress.plan.chunks[position].size_bytes
-        held = self._store.held
-        if not held or held + size <= self.limits.store_bytes:
-            return None
-        window = progress.window_of(position)
-        return BudgetError(
-            f"memory_budget is too small: the next batch needs windows {progress.freed}..{window} of epoch "
-            f"{progress.plan.epoch} at once; they hold {held} bytes with {progress.plan.chunks[position]} "
-            f"(about {size} bytes) still to come, but chunks may take {self.limits.store_bytes} bytes. Raise "
-            f"memory_budget or lower shuffle_window"
-        )
 
     # Both -----------------------------------------------------------------------------------------------------------
 

@@ -54,6 +54,8 @@ class ReadTask:
     instead: tuple[Chunk, ...] | None = None
     """Where the one chunk of the task cannot be read and is skipped: chunks whose rows may stand in its place, the
     first that can be read; none where its length is not known, so that it has no rows then."""
+    cursors: tuple[tuple[str, int], ...] = ()
+    """(path, row group) that the worker will read on in; its other cursors can go."""
 
     def __str__(self) -> str:
         more = f" and {len(self.chunks) - 1} more" if len(self.chunks) > 1 else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, groupby
 from operator import itemgetter
@@ -65,6 +65,9 @@ class StagesLike(Protocol):
         """Return chunks in runs that `read_run` reads at once."""
 
     def read_run(self, chunks: Sequence[Chunk]) -> list[pa.RecordBatch]: ...
+    def keep_cursors(self, kept: Collection[tuple[str, int]]) -> None:
+        """Close cursors in row groups other than these, given as (path, row group)."""
+
     def read(self, chunk: Chunk) -> list[pa.RecordBatch]: ...
     def row_numbers(self, chunk: Chunk, n_rows: int) -> NDArray[np.int64]: ...
     def batches(
@@ -129,6 +132,7 @@ class Workshop:
                 batches = numbered(batches, position, codes, filler=task.instead is not None)
             found += [_named(batch, chunks[0]) for batch in batches if batch.num_rows]
             position += len(chunks)
+        self._stages.keep_cursors(task.cursors)
         types = file_types(typed)
         typed.clear()
         if region is None or rows != [chunk.n_rows for chunk in task.chunks]:

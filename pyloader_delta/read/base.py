@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import os
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from pyloader_delta.delta.paths import table_path
@@ -115,6 +115,9 @@ class DataReader(Generic[T_co]):
     def _read_together(self, chunks: Sequence[Chunk]) -> Any:
         """Return the rows of a run of several chunks that `_together` gave, as an Arrow table."""
         raise NotImplementedError
+
+    def _keep_cursors(self, kept: Collection[tuple[str, int]]) -> None:
+        """Close what is open in row groups other than these, given as (path, row group)."""
 
     # PyLoader's way of using a reader alone -------------------------------------------------------------------------
 

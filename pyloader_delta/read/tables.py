@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
@@ -109,6 +109,11 @@ class TableReader(DataReader[T_co]):
 
     def _read_together(self, chunks: Sequence[Chunk]) -> pa.Table:
         return self._pinned().files.read_together(chunks)
+
+    def _keep_cursors(self, kept: Collection[tuple[str, int]]) -> None:
+        for pin in (self._pin, self._earlier):
+            if pin is not None:
+                pin.files.keep_cursors(kept)
 
     def close(self) -> None:
         """Close files and cursors; a later `read_chunk` opens them again."""
