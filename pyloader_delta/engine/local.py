@@ -233,6 +233,8 @@ def _run(
             let_go()
         raise
     leases.clear()
+    if made.error is not None:
+        advise(made.error)
 
     def done() -> None:
         used = slabs.pop() if made.packed.size_bytes else None

@@ -1,4 +1,4 @@
-"""Memory that several processes map: without a name, one descriptor each, taken at once where a full disk would kill."""
+"""Memory that several processes map: without a name, one descriptor each, taken at once where a full disk kills."""
 
 from __future__ import annotations
 
@@ -124,8 +124,9 @@ def advise(error: BaseException) -> None:
     if isinstance(error, BudgetError):
         return
     code = errno.ENOMEM if isinstance(error, MemoryError) else error.errno if isinstance(error, OSError) else None
-    if code in _FULL:
-        error.add_note(f"pyloader_delta: {_ADVICE[code]}")
+    note = f"pyloader_delta: {_ADVICE[code]}" if code in _FULL else None
+    if note is not None and note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
 
 
 _ADVICE = {

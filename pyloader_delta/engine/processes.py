@@ -214,6 +214,8 @@ class ProcessExecutor(Executor):
             message, fds = member.channel.recv()
         except (EOFError, ConnectionError):
             selector.unregister(member.channel)
+            if self._closing:
+                return  # all of them have one time to end in
             self._bury(worker, member)
             if not self._closing and self._start_deaths < _START_DEATHS:
                 self._launch(worker, selector)
