@@ -298,6 +298,7 @@ class Engine:
             return None
         try:
             for worker in range(self._executor.n_workers):
+                self._let_go(scheduler)  # first, so that what begins takes the memory of what has ended
                 if worker not in self._busy and self._executor.available(worker):
                     task = scheduler.next_task(worker)
                     if task is not None:
@@ -307,13 +308,17 @@ class Engine:
             return error
         finally:
             self.changed.notify_all()
+        self._let_go(scheduler)
+        return None
+
+    def _let_go(self, scheduler: Scheduler) -> None:
+        """Give back what holds chunks that nobody needs any more."""
         for number in scheduler.freed:
             block = self.blocks.pop(number, None)
             if block is not None:
                 self._executor.discard(block)
             self._regions.leave(number)
         scheduler.freed.clear()
-        return None
 
     def _give(self, worker: int, task: Task) -> None:
         pins = self._slabs_of(task)

@@ -87,6 +87,25 @@ class Progress:
         return self._window_of[position]
 
     @property
+    def n_held(self) -> int:
+        """Windows that were not let go."""
+        return len(self.plan.windows) - self.freed
+
+    def begun_with(self, position: int, n_before: int) -> int:
+        """Return the end of the chunks that must have a place together with one.
+
+        Memory for a mixed window is taken as a whole: a third one is begun only when all of it has a place.
+
+        Args:
+            position: Of the chunk.
+            n_before: Windows of earlier epochs that are held.
+        """
+        number = self._window_of[position]
+        window = self.plan.windows[number]
+        third = n_before + number - self.freed > 1
+        return window.stop if third and position == window.start and self.plan.row_seed is not None else position + 1
+
+    @property
     def all_read(self) -> bool:
         """Whether every window of the epoch is there."""
         return self.ready == len(self.plan.windows)

@@ -11,6 +11,7 @@ from bisect import insort
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import takewhile
 
 from pyloader_delta.engine.kinds import FileTypes, Kinds
 from pyloader_delta.engine.progress import Lost, Progress
@@ -304,7 +305,8 @@ class Scheduler:
         cap = self._cap()
         if progress.base + position >= cap and not stalled:
             return None
-        if not self._store.fits(progress, position + 1):
+        earlier = takewhile(lambda other: other is not progress, self._by_epoch.values())
+        if not self._store.fits(progress, progress.begun_with(position, sum(other.n_held for other in earlier))):
             if not stalled:
                 return None
             error = self._store.beyond(progress, position)
