@@ -1,137 +1,79 @@
-"""Memory: a table of 2.4 GB through our loader, shuffled, inside a cgroup of 300 MiB plus what the imports take.
+"""Memory: whole tables through our loader, shuffled, inside a cgroup that would kill it for swelling.
 
-    python -m benchmarks.memory [--rows 2000000] [--runs process thread torch to_tf]
+    python -m benchmarks.memory [--rows 25000000] [--runs process thread …] [--list] [--keep]
 
-The runs: arrays out of worker processes and out of threads, torch tensors, and a tf.data.Dataset. Prints one JSON
-document. Exits with 0 if every row came and nothing was killed, 1 if not, 77 without memory cgroups.
+Two sets of runs: 2.4 GB through 300 MiB, by each kind of worker and of output; and 8 GB through 1 GiB, by processes and
+by threads, with row groups of 8 MB, of 128 MB and of 1 GB, with 500 columns, with more than 2 GiB of texts in a column,
+and with rows of 50 MB. The limit comes on top of what the imports take, which is measured first. Prints one JSON
+document, and on standard error a bar for each run and a table in the end. Exits with 0 if every row came and nothing
+was killed, 1 if not, 77 without memory cgroups.
 """
 
 import argparse
 import json
-import os
-import subprocess
 import sys
-import time
-from pathlib import Path
+from collections.abc import Mapping
+from typing import Any
 
-from benchmarks import tables
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import memory_cases
 from benchmarks.cgroup import MemoryCgroup, NoCgroup
+from benchmarks.memory_run import measured
 
-OPTIONS = {"batch_size": 1024, "shuffle": True, "shuffle_window": "40MiB", "memory_budget": "120MiB", "num_workers": 2}
-RUNS = {  # how the rows come, which workers, and what the reading process imports beside numpy and pyarrow
-    "process": ("arrays", "process", ""),
-    "thread": ("arrays", "thread", ""),
-    "torch": ("torch", "process", "torch"),
-    "to_tf": ("to_tf", "thread", "tensorflow"),
-}
-ALLOWANCE_BYTES = 300 * 2**20
 NO_CGROUP = 77
-_ROOT = Path(__file__).parents[1]
-_SAMPLE_EVERY_S = 0.05
-
-_IMPORTS_ONLY = """
-import importlib, sys
-import numpy, pyarrow.parquet, benchmarks.ours
-if sys.argv[1]:
-    importlib.import_module(sys.argv[1])
-print("imported", flush=True)
-sys.stdin.read()
-"""
+_MEANING = {
+    "imports_mib": "memory that the cgroup is charged for processes that hold the imports and nothing else",
+    "limit_mib": "imports and allowance: what the kernel enforces",
+    "peak_mib": "the highest use the kernel saw: with page cache, which grows up to the limit and is given back",
+    "peak_own_mib": "highest sum of anonymous and shared memory seen, page cache left out",
+    "beside_imports_mib": "the same without the imports: to be compared with the budget",
+    "budget_mib": "the loader's memory_budget",
+    "told_mib": "the most that loader.memory() told of",
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=25_000_000)
-    parser.add_argument("--runs", nargs="+", choices=RUNS, default=list(RUNS))
+    parser.add_argument("--rows", type=int, default=25_000_000, help="of the table that goes through 300 MiB")
+    parser.add_argument("--runs", nargs="+", metavar="RUN", help="some of the runs that --list names")
+    parser.add_argument("--list", action="store_true", help="name the runs")
+    parser.add_argument("--keep", action="store_true", help="keep the tables that were made for the runs of 1 GiB")
     args = parser.parse_args()
+    cases = {case.name: case for case in [*memory_cases.coarse(args.rows), *memory_cases.large()]}
+    if args.list:
+        print("\n".join(f"{name:22} {case.what}" for name, case in cases.items()))
+        return
+    unknown = sorted(set(args.runs or ()) - cases.keys())
+    if unknown:
+        parser.error(f"there is no run {unknown[0]!r}; --list names them")
     try:
         with MemoryCgroup("pyloader_delta"):
             pass
     except NoCgroup as error:
         print(error, file=sys.stderr)
         raise SystemExit(NO_CGROUP) from None
-
-    table = tables.coarse(args.rows)
-    runs = {name: measured(name, table, args.rows) for name in args.runs}
-    document = {
-        "benchmark": "memory",
-        "rows": args.rows,
-        "decoded_mib": round(args.rows * tables.ROW_BYTES / 2**20),
-        "allowance_mib": ALLOWANCE_BYTES >> 20,
-        "options": OPTIONS,
-        "meaning": {
-            "imports_mib": "memory that the cgroup is charged for processes that hold the imports and nothing else",
-            "limit_mib": "imports and allowance: what the kernel enforces",
-            "peak_mib": "memory.max_usage_in_bytes: with page cache, which grows up to the limit and is given back",
-            "peak_own_mib": "highest sum of anonymous and shared memory seen, page cache left out",
-        },
-        "runs": runs,
-    }
-    print(json.dumps(document, indent=2))
+    runs = {name: measured(cases[name]) for name in args.runs or cases}
+    if not args.keep:
+        memory_cases.free_tables()
+    print(json.dumps({"benchmark": "memory", "rows": args.rows, "meaning": _MEANING, "runs": runs}, indent=2))
+    Console(stderr=True).print(readable(runs))
     if not all(run["complete"] and run["oom_kills"] == 0 for run in runs.values()):
         raise SystemExit(1)
 
 
-def measured(name: str, table: Path, n_rows: int) -> dict[str, object]:
-    """Read the table in a cgroup of its own and return what came and what it took."""
-    through, workers, framework = RUNS[name]
-    print(f"reading {n_rows} rows, {name}", file=sys.stderr)
-    imports_bytes = imports([framework] + [""] * (OPTIONS["num_workers"] if workers == "process" else 0))
-    options = json.dumps(OPTIONS | {"workers": workers})
-    command = [sys.executable, "-m", "benchmarks.memory_reader", str(table), through, options]
-    own_bytes = 0
-    drop_from_page_cache(table)
-    start_s = time.monotonic()
-    with MemoryCgroup("pyloader_delta") as cgroup:
-        cgroup.limit(imports_bytes + ALLOWANCE_BYTES)
-        with subprocess.Popen(cgroup.command(command), stdout=subprocess.PIPE, text=True, cwd=_ROOT) as process:
-            while process.poll() is None:
-                usage = cgroup.usage()
-                own_bytes = max(own_bytes, usage["anonymous"] + usage["shared"])
-                time.sleep(_SAMPLE_EVERY_S)
-            printed = process.stdout.read()
-        peak_bytes, oom_kills = cgroup.peak_bytes(), cgroup.oom_kills()
-    came = json.loads(printed) if process.returncode == 0 else {"rows": None, "sum_of_ids": None}
-    return {
-        "complete": came == {"rows": n_rows, "sum_of_ids": n_rows * (n_rows - 1) // 2},
-        **came,
-        "exit_code": process.returncode,
-        "seconds": round(time.monotonic() - start_s, 2),
-        "imports_mib": imports_bytes >> 20,
-        "limit_mib": (imports_bytes + ALLOWANCE_BYTES) >> 20,
-        "peak_mib": peak_bytes >> 20,
-        "peak_own_mib": own_bytes >> 20,
-        "oom_kills": oom_kills,
-    }
-
-
-def drop_from_page_cache(table: Path) -> None:
-    """Make the kernel forget the table's files, so that reading them is charged to the cgroup that reads."""
-    for path in table.glob("*.parquet"):
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
-def imports(frameworks: list[str]) -> int:
-    """Return the bytes that a cgroup is charged for processes that have imported what the loader needs.
-
-    Args:
-        frameworks: What each of them imports beside that, "" for nothing.
-    """
-    with MemoryCgroup("pyloader_delta-imports") as cgroup:
-        commands = [cgroup.command([sys.executable, "-c", _IMPORTS_ONLY, name]) for name in frameworks]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        processes = [subprocess.Popen(command, **pipes, cwd=_ROOT) for command in commands]
-        try:
-            for process in processes:
-                if process.stdout.readline() != b"imported\n":
-                    raise RuntimeError("the imports failed")
-            usage = cgroup.usage()
-        finally:
-            for process in processes:
-                process.communicate()
-    return usage["anonymous"] + usage["shared"]
+def readable(runs: Mapping[str, Mapping[str, Any]]) -> Table:
+    """Return the runs as a table to read."""
+    found = Table("run", title="MiB")
+    for name in ("decoded", "limit", "imports", "peak", "own", "beside", "budget", "told", "s", ""):
+        found.add_column(name, justify="right", no_wrap=True)
+    for name, run in runs.items():
+        keys = ("decoded", "limit", "imports", "peak", "peak_own", "beside_imports", "budget", "told")
+        figures = [str(run[f"{key}_mib"]) for key in keys]
+        good = run["complete"] and not run["oom_kills"]
+        found.add_row(name, *figures, str(run["seconds"]), "ok" if good else "FAILED")
+    return found
 
 
 if __name__ == "__main__":

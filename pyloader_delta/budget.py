@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from pyloader_delta.engine.tasks import Limits
@@ -9,11 +10,12 @@ from pyloader_delta.errors import BudgetError
 from pyloader_delta.memory import default_budget
 from pyloader_delta.options import Options
 from pyloader_delta.plan.epoch import PART_OF_WINDOW, WHOLE_OF_WINDOW, EpochPlan, Order, total_rows
-from pyloader_delta.plan.mixture import lanes
+from pyloader_delta.plan.mixture import MAX_LANES, MIN_LANES, OPEN_WINDOWS, lanes
 from pyloader_delta.values import Chunk
 
 _STORE, _READY, _LEASED = 0.8, 0.1, 0.1  # how memory_budget is shared out
 _UNSHUFFLED_CHUNK = 16 << 20  # bytes of a row group read at once where rows keep their order, so this changes nothing
+_LEAST_WINDOW = 1 << 20
 _MIN_BATCH_BYTES = 1 << 20
 
 
@@ -92,16 +94,34 @@ def check_windows(plan: EpochPlan, budget: int) -> None:
     share = int(budget * _STORE)
     if needed <= share:
         return
-    shuffled = plan.row_seed is not None
-    remedy = f"shuffle_window='{max(share // 3, 1)}B'" if shuffled and 3 * cursors < share else ""
-    if cursors:
-        remedy = " or ".join([*filter(None, [remedy]), "smaller row groups (OPTIMIZE, or write the table again)"])
+    window = _fitting_window(plan, share) if plan.row_seed is not None else None
+    remedies = [] if window is None else [f"shuffle_window='{window}B'"]
+    if cursors or not remedies:
+        remedies.append("smaller row groups" if cursors else "smaller files or row groups")
     also = f", and row groups that are read piece by piece {cursors} more" if cursors else ""
     raise BudgetError(
         f"memory_budget of {budget} bytes is too small: two neighbouring windows take about {windows} bytes "
         f"decoded{also}, and {share} are for chunks. Raise memory_budget to {int(needed / _STORE) + 1} or use "
-        f"{remedy or 'smaller files or row groups'}"
+        f"{' or '.join(remedies)}"
     )
+
+
+def _fitting_window(plan: EpochPlan, share: int) -> int | None:
+    """Return a shuffle_window of which two fit, with the cursors that would be open then; None where none does."""
+    groups: Counter[tuple[str, int | None]] = Counter()
+    cursor = 0
+    for chunk in plan.chunks:
+        if chunk.row_group is not None and not chunk.is_whole_row_group:
+            groups[chunk.path, chunk.row_group] += chunk.size_bytes
+            cursor = max(cursor, chunk.cursor_bytes)
+    largest = max(groups.values(), default=0)
+    window = max(share // 3, 1)
+    while window >= _LEAST_WINDOW or not cursor:
+        n_open = min(max(OPEN_WINDOWS * window // max(largest, 1), MIN_LANES), MAX_LANES)
+        if window * 9 // 4 + n_open * cursor <= share:
+            return window
+        window //= 2
+    return None
 
 
 def _needed(plan: EpochPlan) -> Iterator[tuple[int, int, int]]:

@@ -1,0 +1,86 @@
+"""What the soak's processes hold, and whether that grows."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import psutil
+
+from benchmarks.measure import _pss_bytes as pss_bytes
+
+_WARM_UP = 0.25
+"""Share of the acts after which memory is expected to stay flat."""
+
+
+class Figures(NamedTuple):
+    """What is held after an act."""
+
+    epochs: int
+    """Begun so far."""
+    main_mib: float
+    """PSS of this process."""
+    tree_mib: float
+    """PSS of this process and its workers."""
+    descriptors: int
+    """Open in this process."""
+    processes: int
+    """Worker processes."""
+
+
+def figures_of(epochs: int) -> Figures:
+    """Return what is held now, after so many epochs."""
+    this = psutil.Process()
+    children = this.children(recursive=True)
+    alive = [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+    main = pss_bytes(this.pid) / 2**20
+    tree = main + sum(pss_bytes(child.pid) for child in alive) / 2**20
+    return Figures(epochs, main, tree, this.num_fds(), len(alive))
+
+
+def trend(found: list[Figures]) -> dict[str, Any]:
+    """Return how memory and descriptors went over epochs, warm-up left out."""
+    kept = found[int(len(found) * _WARM_UP) :]
+    memory, memory_error = slope([f.epochs for f in kept], [f.tree_mib for f in kept])
+    fds, fds_error = slope([f.epochs for f in kept], [f.descriptors for f in kept])
+    return {
+        "mib_an_epoch": round(memory, 4),
+        "mib_an_epoch_error": round(memory_error, 4),
+        "descriptors_an_epoch": round(fds, 5),
+        "descriptors_an_epoch_error": round(fds_error, 5),
+        "memory_mib": [round(value) for value in _range([f.tree_mib for f in kept])],
+        "main_process_mib": [round(value) for value in _range([f.main_mib for f in kept])],
+        "descriptors": _range([f.descriptors for f in kept]),
+        "processes": _range([f.processes for f in kept]),
+    }
+
+
+def slope(x: list[int], y: list[float]) -> tuple[float, float]:
+    """Return the slope of the line that fits best, and its standard error; 0 and 0 of fewer than three points."""
+    if len(x) < 3 or len(set(x)) < 2:
+        return 0.0, 0.0
+    xs, ys = np.asarray(x, float), np.asarray(y, float)
+    across = xs - xs.mean()
+    steep = float((across * ys).sum() / (across**2).sum())
+    rest = ys - ys.mean() - steep * across
+    error = float(np.sqrt((rest**2).sum() / (len(xs) - 2) / (across**2).sum()))
+    return steep, error
+
+
+def draw(found: list[Figures], path: Path) -> None:
+    """Draw memory and descriptors over epochs; needs matplotlib."""
+    import matplotlib.figure
+
+    figure = matplotlib.figure.Figure((8, 4))
+    axes = figure.add_subplot()
+    epochs = [f.epochs for f in found]
+    axes.plot(epochs, [f.tree_mib for f in found], label="memory of all processes, MiB")
+    axes.plot(epochs, [f.main_mib for f in found], label="memory of the training process, MiB")
+    axes.plot(epochs, [f.descriptors for f in found], label="descriptors")
+    axes.set_xlabel("epochs")
+    axes.set_ylim(0)
+    axes.legend()
+    figure.savefig(path)
+
+
+def _range(values: list[Any]) -> list[Any]:
+    return [min(values), max(values)] if values else []
