@@ -8,6 +8,8 @@ _README = Path(__file__).with_name("README.md")
 
 _TORCH = ["torch>=2.4"]
 _TENSORFLOW = ['tensorflow>=2.16; python_version < "3.14"']
+_JAX = ["jax>=0.6"]
+_PANDAS = ["pandas>=2.2"]
 _IMAGES = ["pillow>=10", "simplejpeg>=1.7"]
 _PROGRESS = ["tqdm>=4.60"]
 _PLOT = ["matplotlib>=3.7"]
@@ -16,7 +18,7 @@ _CLI = ["click>=8.1", "rich>=13"]
 setup(
     name="pyloader_delta",
     version="0.1.0",
-    description="Streams Delta Lake tables and folders of chunk files into PyTorch, TensorFlow 2 and NumPy.",
+    description="Streams Delta Lake tables and folders of chunk files into PyTorch, TensorFlow, JAX, NumPy and Arrow.",
     long_description=_README.read_text(encoding="utf-8") if _README.exists() else "",
     long_description_content_type="text/markdown",
     license="Apache-2.0",
@@ -28,12 +30,14 @@ setup(
     extras_require={
         "torch": _TORCH,
         "tensorflow": _TENSORFLOW,
+        "jax": _JAX,
+        "pandas": _PANDAS,
         "images": _IMAGES,
         "cli": _CLI,
         "progress": _PROGRESS,
         "plot": _PLOT,
         "metrics": ["prometheus_client>=0.19"],
-        "all": [*_TORCH, *_TENSORFLOW, *_IMAGES, *_PROGRESS, *_PLOT, *_CLI],
+        "all": [*_TORCH, *_TENSORFLOW, *_JAX, *_PANDAS, *_IMAGES, *_PROGRESS, *_PLOT, *_CLI],
         "dev": [
             "pytest>=8.4",
             "pytest-xdist>=3.6",

@@ -40,12 +40,16 @@ from pyloader_delta.receipt import Receipt
 from pyloader_delta.values import Chunk, DataFile, Snapshot
 
 if TYPE_CHECKING:
+    from pyloader_delta.collate.arrow import ArrowDataCollator
+    from pyloader_delta.collate.jax import JaxDataCollator
+    from pyloader_delta.collate.pandas import PandasDataCollator
     from pyloader_delta.collate.tensorflow import TFDataCollator
     from pyloader_delta.collate.torch import TorchDataCollator
     from pyloader_delta.compat.deltatorch import create_pytorch_dataloader
 
 __version__ = "0.1.0"
 __all__ = [
+    "ArrowDataCollator",
     "BudgetError",
     "Chunk",
     "ConfigError",
@@ -58,10 +62,12 @@ __all__ = [
     "DeltaDataReader",
     "FieldSpec",
     "IncompleteEpochError",
+    "JaxDataCollator",
     "JsonLineDataReader",
     "LoaderError",
     "LoaderTimeout",
     "NumpyDataCollator",
+    "PandasDataCollator",
     "ParquetDataReader",
     "ReadError",
     "Receipt",
@@ -79,6 +85,9 @@ __all__ = [
 ]
 
 _LAZY = {
+    "ArrowDataCollator": "pyloader_delta.collate.arrow",
+    "JaxDataCollator": "pyloader_delta.collate.jax",
+    "PandasDataCollator": "pyloader_delta.collate.pandas",
     "TFDataCollator": "pyloader_delta.collate.tensorflow",
     "TorchDataCollator": "pyloader_delta.collate.torch",
     "create_pytorch_dataloader": "pyloader_delta.compat.deltatorch",

@@ -62,7 +62,8 @@ class Facade(Views):
     ) -> Self:
         """Return a loader of a Delta table's columns as arrays or tensors; no class need be written.
 
-        A batch is a dict: name → array or tensor, first axis rows, as `schema` says before anything is read.
+        A batch is a dict: name → array or tensor, first axis rows, as `schema` says before anything is read; with Arrow
+        and pandas it is a record batch or a data frame.
 
         Args:
             uri: The table's path or URI.
@@ -74,7 +75,8 @@ class Facade(Views):
             features_dtype: Type of the matrices, such as "float32"; None: their columns' own, which must be one.
             shuffle: Permute the order of chunks, and mix the rows of each window (`shuffle_window`); "full": all rows.
             random_seed: Seed of both.
-            framework: "torch", "tensorflow" or "numpy".
+            framework: What a batch is: a dict of "torch", "tensorflow", "jax" or "numpy", "arrow"'s RecordBatch, or
+                "pandas"' DataFrame.
             device: Where torch's tensors are moved to, in this process: a device of torch's, or its name.
             pin_memory: Take them through pinned memory; nothing where there is no CUDA.
             options: All others of `DataLoader` and `DeltaDataReader`, by their names.

@@ -84,7 +84,7 @@ def collator(framework: str, device: Any = None, pin_memory: Any = False) -> Dat
     Raises:
         ConfigError: The framework is not installed, or has no devices here.
     """
-    if importlib.util.find_spec(framework) is None:
+    if framework != "arrow" and importlib.util.find_spec(framework) is None:
         raise ConfigError(f"{framework} is not installed: pip install {framework}, or take framework='numpy'")
     found = collator_of(framework)
     pin_memory = flag(pin_memory, "pin_memory")
@@ -107,6 +107,8 @@ def outputs(dataset: FieldsDataset, schema: Any) -> Outputs:
         kind = {"jagged": "ragged", "list": "list"}.get(output.kind, dataset.framework)
         text = _text(dataset, schema, name) if output.kind == "text" else None
         dtype = text or getattr(output.dtype, "name", None)
+        if output.kind == "arrow" and output.dtype is not None:
+            dtype = str(output.dtype)
         shape = (None,) if output.kind == "list" else output.shape
         found[name] = Output(dtype, shape, kind, output.unit)
     return Outputs(found)

@@ -17,13 +17,14 @@ class Output:
     """One array, tensor or list of a batch."""
 
     dtype: str | None
-    """Its type as NumPy calls it ("float32", "int64", "str", "bytes"); None where only user code knows it."""
+    """Its type as NumPy calls it ("float32", "int64", "str", "bytes"), or Arrow where Arrow or pandas holds it; None
+    where only user code knows it."""
     shape: Shape | None
     """Its shape, None for a size that differs between batches, the first of which is the rows; None where only user
     code knows it."""
     kind: str
-    """What holds it: "numpy", "torch", "tensorflow", "ragged" (torch's jagged and TensorFlow's ragged tensors,
-    `RaggedBatch` in NumPy), "list", or "object" for anything else."""
+    """What holds it: "numpy", "torch", "tensorflow", "jax", "arrow", "pandas", "ragged" (torch's jagged and
+    TensorFlow's ragged tensors, `RaggedBatch` in NumPy), "list", or "object" for anything else."""
     unit: str | None = None
     """What its numbers count where they are times or decimals: "day", "ms", "µs", ..., "10^-2"; else None."""
 
@@ -103,6 +104,8 @@ def outputs_of(batches: Sequence[Any]) -> Outputs:
 
 def _entries(batch: Any) -> list[tuple[Any, Any]] | None:
     """Return the (name, value) pairs of what holds others; None of what is a value."""
+    if _is_table(batch):
+        return [(name, batch[name]) for name in getattr(batch, "column_names", batch)]
     if isinstance(batch, Mapping):
         return list(batch.items())
     if isinstance(batch, RaggedBatch):
@@ -112,6 +115,12 @@ def _entries(batch: Any) -> list[tuple[Any, Any]] | None:
     if isinstance(batch, tuple) or (isinstance(batch, list) and any(hasattr(v, "dtype") for v in batch)):
         return list(enumerate(batch))
     return None
+
+
+def _is_table(batch: Any) -> bool:
+    """Return whether a batch is a record batch or table of Arrow's, or a data frame of pandas'."""
+    root = type(batch).__module__.partition(".")[0]
+    return root in ("pyarrow", "pandas") and type(batch).__name__ in ("RecordBatch", "Table", "DataFrame")
 
 
 def _has_names(batch: Any) -> bool:
@@ -124,8 +133,11 @@ def _output(value: Any) -> Output:
         return Output(_dtype(value), (None, None, *value.shape[2:]), "ragged")
     if root == "tensorflow" and type(value).__name__ == "RaggedTensor":
         return Output(_dtype(value), tuple(value.shape), "ragged")
-    if root in ("numpy", "torch", "tensorflow") and hasattr(value, "dtype"):
-        return Output(_dtype(value), tuple(int(n) for n in value.shape), root)
+    if root in ("numpy", "torch", "tensorflow", "jax", "jaxlib") and hasattr(value, "dtype"):
+        return Output(_dtype(value), tuple(int(n) for n in value.shape), "jax" if root == "jaxlib" else root)
+    if root in ("pyarrow", "pandas"):
+        arrow = value.type if root == "pyarrow" else getattr(value.dtype, "pyarrow_dtype", value.dtype)
+        return Output(str(arrow), (len(value),), "arrow" if root == "pyarrow" else root)
     if isinstance(value, RaggedBatch):
         return Output(_dtype(value.values), (None,) * (len(value.lengths) + 1) + value.values.shape[1:], "ragged")
     if isinstance(value, list):

@@ -113,6 +113,10 @@ def _rows(value: Any, n_rows: int) -> Any:
 def _cell(value: Any) -> str:
     if hasattr(value, "numpy"):  # a tensor of torch or TensorFlow
         value = value.numpy()
+    elif hasattr(value, "as_py"):  # Arrow's
+        value = value.as_py()
+    elif type(value).__module__.startswith("jax"):
+        value = np.asarray(value)
     if isinstance(value, list):
         return f"[{', '.join(map(_cell, value[:_VALUES]))}{f', …] ({len(value)})' if len(value) > _VALUES else ']'}"
     if isinstance(value, np.ndarray) and value.ndim:

@@ -85,8 +85,8 @@ def padded(batch: RaggedBatch) -> tuple[NDArray[Any], list[NDArray[np.int64]]]:
     """Return the rows of a batch at the length of its longest, and the lengths of every depth.
 
     Returns:
-        Array of shape (rows, longest, longest inner, ..., *shape of a value), filled with `pad_value`; int64 arrays of
-        shape (rows,), (rows, longest), ...: lengths, 0 where there is no list.
+        Array of shape (rows, longest, longest inner, ..., *shape of a value), filled with `pad_value`; arrays of shape
+        (rows,), (rows, longest), ..., of the lengths' own type: lengths, 0 where there is no list.
     """
     n_values, n_rows = len(batch.values), len(batch.lengths[0])
     if len(batch.lengths) == 1 and n_values > _LONG * n_rows:
@@ -97,7 +97,7 @@ def padded(batch: RaggedBatch) -> tuple[NDArray[Any], list[NDArray[np.int64]]]:
         if there is None:
             known = level
         else:
-            known = np.zeros(there.shape, dtype=np.int64)
+            known = np.zeros(there.shape, level.dtype)
             known[there] = level
         lengths.append(known)
         longest = int(known.max()) if known.size else 0

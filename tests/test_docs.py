@@ -57,7 +57,7 @@ PROGRAMS = {page: program(page) for page in PAGES}
 
 @pytest.mark.parametrize("page", [page for page in PAGES if PROGRAMS[page].strip()], ids=name)
 def test_every_python_block_runs(page, tmp_path):
-    needs = {"torch", "tensorflow"} & set(re.findall(r"\w+", PROGRAMS[page]))
+    needs = {"torch", "tensorflow", "pandas"} & set(re.findall(r"\w+", PROGRAMS[page]))
     if missing := [module for module in needs if importlib.util.find_spec(module) is None]:
         pytest.skip(f"{missing} not installed")
     script = tmp_path / "page.py"

@@ -151,6 +151,14 @@ def test_flights_tensorflow_beats_the_base_rate_on_months_it_has_not_seen(demo_t
 
 
 @needs_sources
+@pytest.mark.skipif(importlib.util.find_spec("pandas") is None, reason="pandas is not installed")
+def test_flights_reach_scikit_learn_as_data_frames_and_keep_their_nulls(folder):
+    text = run("-m", "examples.flights_pandas", "--folder", folder)
+    assert "arrow: 9430 of 336776 flights never arrived" in text
+    assert number(r"pandas: ([\d.]+)% of the test flights are told right", text) >= 85
+
+
+@needs_sources
 @needs_tensorflow
 @pytest.mark.slow
 def test_flights_keras_trains_in_one_line_and_sees_every_row(folder):

@@ -74,11 +74,15 @@ HOMES = {
     "matplotlib": {"shuffling", "cli"},
     "torch": {"compat"},  # and any module named torch.py
     "tensorflow": {"compat"},
+    "jax": set(),
+    "pandas": set(),
     "multiprocessing": {"engine"},
     "subprocess": {"engine"},
     "threading": {"engine", "delta", "spill"},  # there, to leave a call of a user's filesystem that never ends
     "socket": {"engine"},
 }
+
+_FRAMEWORKS = {"torch", "tensorflow", "jax", "pandas"}
 
 
 def part(path: Path) -> str:
@@ -122,7 +126,7 @@ def test_stages_meet_only_in_values_and_in_the_loader(path):
 @pytest.mark.parametrize("path", MODULES, ids=NAMES)
 def test_third_parties_stay_at_home(path):
     for name in {name.split(".")[0] for name in imported(path)} & set(HOMES):
-        assert part(path) in HOMES[name] or (name in {"torch", "tensorflow"} and path.stem == name), name
+        assert part(path) in HOMES[name] or (name in _FRAMEWORKS and path.stem == name), name
 
 
 @pytest.mark.parametrize("path", MODULES, ids=NAMES)

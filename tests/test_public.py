@@ -9,6 +9,7 @@ from pathlib import Path
 import pyloader_delta
 
 PUBLIC = (
+    "ArrowDataCollator",
     "BudgetError",
     "Chunk",
     "ConfigError",
@@ -21,10 +22,12 @@ PUBLIC = (
     "DeltaDataReader",
     "FieldSpec",
     "IncompleteEpochError",
+    "JaxDataCollator",
     "JsonLineDataReader",
     "LoaderError",
     "LoaderTimeout",
     "NumpyDataCollator",
+    "PandasDataCollator",
     "ParquetDataReader",
     "ReadError",
     "Receipt",
@@ -67,7 +70,7 @@ def test_every_public_name_exists():
 
 def test_import_brings_no_framework():
     _, modules = imported_fresh()
-    assert not modules & {"torch", "tensorflow", "keras", "pandas", "deltalake", "tqdm"}
+    assert not modules & {"torch", "tensorflow", "keras", "jax", "pandas", "deltalake", "tqdm"}
 
 
 def test_import_takes_less_than_a_second():

@@ -19,6 +19,7 @@ from pyloader_delta.read.delta import DeltaDataReader
 
 _WIDTH = 40
 _STORAGE = "bytes of the files"
+_FRAMEWORKS = ["numpy", "torch", "tensorflow", "arrow", "pandas"]
 
 
 def _workers(ctx: click.Context, option: click.Parameter, text: str | None) -> list[int]:
@@ -41,7 +42,7 @@ def _workers(ctx: click.Context, option: click.Parameter, text: str | None) -> l
 @click.option("--batch-size", type=click.IntRange(1), default=256, show_default=True)
 @click.option("--shuffle/--no-shuffle", default=True, show_default=True)
 @click.option("--shuffle-window", default="128MiB", show_default=True)
-@click.option("--framework", type=click.Choice(["numpy", "torch", "tensorflow"]), default="numpy", show_default=True)
+@click.option("--framework", type=click.Choice(_FRAMEWORKS), default="numpy", show_default=True)
 @click.option("--kind", type=click.Choice(["auto", "thread", "process"]), default="auto", show_default=True,
               help="Kind of workers.")  # fmt: skip
 @click.option("--workers", metavar="N,N,…", callback=_workers, help="Numbers of workers to try; else 1, 2, 4 … CPUs.")

@@ -115,7 +115,8 @@ def specs(
     for name in names:
         if name not in schema.names:
             raise ConfigError(f"--column names {name!r}, which the table does not have: {', '.join(schema.names)}")
-        spec = FieldSpec(name, null_mask=nulls.get(name) != 0)
+        keeps = framework in ("arrow", "pandas")
+        spec = FieldSpec(name, null_mask=nulls.get(name) != 0 and not keeps)
         try:
             FieldsDataset([spec], framework=framework).outputs(schema)
         except ValueTypeError:

@@ -12,6 +12,9 @@ _COLLATORS = {
     "numpy": ("pyloader_delta.collate.numpy", "NumpyDataCollator"),
     "torch": ("pyloader_delta.collate.torch", "TorchDataCollator"),
     "tensorflow": ("pyloader_delta.collate.tensorflow", "TFDataCollator"),
+    "jax": ("pyloader_delta.collate.jax", "JaxDataCollator"),
+    "arrow": ("pyloader_delta.collate.arrow", "ArrowDataCollator"),
+    "pandas": ("pyloader_delta.collate.pandas", "PandasDataCollator"),
 }
 
 

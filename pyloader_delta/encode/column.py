@@ -13,8 +13,8 @@ from pyloader_delta import arrays
 from pyloader_delta.columns import numbers, tensor_shape
 from pyloader_delta.encode.casts import called, cast, constant, stacked
 from pyloader_delta.encode.images import decode_images
-from pyloader_delta.encode.refusals import null_error, refuse_options, refuse_unused, unfit
-from pyloader_delta.encode.spec import FieldSpec, Framework, Output
+from pyloader_delta.encode.refusals import null_error, refuse_jagged, refuse_options, refuse_unused, unfit
+from pyloader_delta.encode.spec import WITH_TEXT, FieldSpec, Framework, Output
 from pyloader_delta.errors import ConfigError, ContractError, ValueTypeError
 from pyloader_delta.ragged import Listed, Ragged, length_names
 
@@ -37,7 +37,7 @@ class Column:
     def __init__(self, spec: FieldSpec, field: pa.Field, framework: Framework) -> None:
         self.spec, self.framework = spec, framework
         self._field = field
-        kind = self._innermost_type = _plain(field.type)
+        kind = self._innermost_type = plain(field.type)
         while arrays.is_list(self._innermost_type):
             self._innermost_type = self._innermost_type.value_type
         refuse_options(spec, kind)
@@ -49,7 +49,7 @@ class Column:
         found = {spec.key: self._output}
         if self._output.kind == "array" and isinstance(self._output.dtype, np.dtype) and self._n_levels:
             for level, name in enumerate(length_names(spec.key, self._n_levels), start=1):
-                found[name] = Output("array", np.dtype(np.int64), (None,) * level)
+                found[name] = Output("array", np.dtype("i4" if self.framework == "jax" else "i8"), (None,) * level)
         if spec.null_mask:
             found[f"{spec.key}_null"] = Output("array", np.dtype(bool), (None,))
         return found
@@ -72,7 +72,7 @@ class Column:
             if self._wanted_as_is is not None and not spec.null_mask:
                 return {spec.key: cast(array, self._wanted_as_is, spec.name)}
             array = numbers(array)
-        array = _unwrapped(array)
+        array = unwrapped(array)
         if array.null_count and not spec.as_list and spec.fill_null is None and not spec.null_mask:
             raise null_error(spec, array.null_count, len(array), "nulls")
         found = {spec.key: self._encode(array)}
@@ -105,7 +105,7 @@ class Column:
             return self._void()
         if pa.types.is_decimal(kind):
             return self._decimal(kind)
-        if (arrays.is_text(kind) or arrays.is_binary(kind)) and self.framework != "torch":
+        if (arrays.is_text(kind) or arrays.is_binary(kind)) and self.framework in WITH_TEXT:
             return self._text, Output("text", shape=(None,))
         if arrays.is_list(kind) and self._innermost(kind) is not None:
             return self._list(kind)
@@ -157,11 +157,7 @@ class Column:
             fixed = shape
             out = fixed if order is None else tuple(fixed[i] for i in order)
             return lambda array: self._tensor(array, element, fixed, order), Output("array", dtype, (None, *out), unit)
-        if spec.ragged == "jagged" and self.framework == "torch" and depth > 1:
-            raise ConfigError(
-                f"FieldSpec({spec.name!r}): torch's jagged tensors have one ragged dimension, {kind} has {depth}; "
-                "use ragged='pad'"
-            )
+        refuse_jagged(spec, kind, depth, self.framework)
         form, pad = ("jagged", 0) if spec.ragged == "jagged" else ("pad", spec.pad_value)
         pad = constant(pad, dtype, f"FieldSpec({spec.name!r}): pad_value")[()]
         self._n_levels = depth if form == "pad" else 0
@@ -293,7 +289,7 @@ class Column:
         spec = self.spec
         listed = spec.transform is None and spec.batch_transform is None
         texts = arrays.is_text(array.type) or arrays.is_binary(array.type)
-        if listed and texts and self.framework == "torch" and not array.null_count:
+        if listed and texts and self.framework not in WITH_TEXT and not array.null_count:
             return self._text(array)  # the same list, without Python for each row in the worker
         rows = self._pylist(array) if spec.fill_null is not None or not spec.as_list else array.to_pylist()
         return Listed(rows) if listed else rows
@@ -361,15 +357,17 @@ def _filled_text(array: pa.Array, fill: bytes) -> pa.Array:
     return array.fill_null(arrays.text_array([fill], pa.binary()).cast(array.type)[0])
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
+def plain(kind: pa.DataType) -> pa.DataType:
+    """Return what a dictionary or an extension type holds; any other type as it is."""
     if isinstance(kind, pa.BaseExtensionType):
-        return _plain(kind.storage_type)
-    return _plain(kind.value_type) if pa.types.is_dictionary(kind) else kind
+        return plain(kind.storage_type)
+    return plain(kind.value_type) if pa.types.is_dictionary(kind) else kind
 
 
-def _unwrapped(array: pa.Array) -> pa.Array:
+def unwrapped(array: pa.Array) -> pa.Array:
+    """Return an array of its `plain` type."""
     if isinstance(array, pa.ExtensionArray):
-        return _unwrapped(array.storage)
+        return unwrapped(array.storage)
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 

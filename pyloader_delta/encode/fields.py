@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from pyloader_delta.columns import as_arrow, column_kind
+from pyloader_delta.encode.arrow import ArrowColumn, arrow_output
 from pyloader_delta.encode.base import Dataset, InputFormat
 from pyloader_delta.encode.column import Column
 from pyloader_delta.encode.matrix import matrix
@@ -30,7 +31,7 @@ class FieldsDataset(Dataset[Any]):
         features: Columns of numbers that become one row-major matrix of shape (B, n), under the key "features"; or
             key → columns for several. Only `fill_null`, `null_mask` and `decode` of a spec count here.
         features_dtype: Type of the matrices; None: the columns' own, which must be one.
-        framework: What the batches are for: "numpy", "torch" or "tensorflow".
+        framework: What the batches are for: "numpy", "torch", "tensorflow", "jax", "arrow" or "pandas".
 
     Raises:
         ConfigError: An argument is wrong, or two entries have one key.
@@ -112,9 +113,14 @@ class _Settled:
     def __init__(self, dataset: FieldsDataset, schema: pa.Schema) -> None:
         dataset.columns(schema)  # names those that are missing
 
-        def column(spec: FieldSpec) -> tuple[int, Column]:
+        self._in_arrow = dataset.framework in ("arrow", "pandas")
+
+        def column(spec: FieldSpec, *, in_matrix: bool = False) -> tuple[int, Column]:
             place = schema.get_field_index(spec.name)
-            return place, Column(spec, schema.field(place), dataset.framework)
+            field = schema.field(place)
+            if self._in_arrow:
+                return place, Column(spec, field, "numpy") if in_matrix else ArrowColumn(spec, field)
+            return place, Column(spec, field, dataset.framework)
 
         self.outputs: dict[str, Output] = {}
         self._columns = [column(spec) for spec in dataset._specs(schema)]
@@ -122,7 +128,7 @@ class _Settled:
             self._add(found.outputs())
         self._matrices: list[tuple[str, np.dtype[Any], list[tuple[int, Column]]]] = []
         for key, specs in dataset.features.items():
-            columns = [column(spec) for spec in specs]
+            columns = [column(spec, in_matrix=True) for spec in specs]
             dtype = _common(key, [found for _, found in columns], dataset.features_dtype)
             self._matrices.append((key, dtype, columns))
             self._add({key: Output("array", dtype, (None, len(columns)))})
@@ -134,7 +140,7 @@ class _Settled:
         for key, output in outputs.items():
             if key in self.outputs:
                 raise ConfigError(f"fields: two entries of a batch would be named {key!r}; set target_name of one")
-            self.outputs[key] = output
+            self.outputs[key] = arrow_output(output) if self._in_arrow and output.kind != "arrow" else output
 
     def encode(self, arrays: Sequence[Any]) -> dict[str, Any]:
         found: dict[str, Any] = {}

@@ -53,6 +53,15 @@ def refuse_unused(spec: FieldSpec, kind: pa.DataType) -> None:
             )
 
 
+def refuse_jagged(spec: FieldSpec, kind: pa.DataType, depth: int, framework: Framework) -> None:
+    """Raise ConfigError where a framework has no ragged array for lists so many levels deep."""
+    if spec.ragged != "jagged":
+        return
+    if framework == "jax" or (framework == "torch" and depth > 1):
+        why = "JAX has no ragged arrays" if framework == "jax" else "torch's jagged tensors have one ragged dimension"
+        raise ConfigError(f"FieldSpec({spec.name!r}): {why}, the column is {kind}; use ragged='pad'")
+
+
 def unfit(spec: FieldSpec, kind: pa.DataType, framework: Framework, remedy: str) -> ValueTypeError:
     """Return the error of a type that a framework has no tensor for."""
     return ValueTypeError(

@@ -10,8 +10,10 @@ import numpy as np
 
 from pyloader_delta.errors import ConfigError
 
-Framework = Literal["numpy", "torch", "tensorflow"]
-FRAMEWORKS = ("numpy", "torch", "tensorflow")
+Framework = Literal["numpy", "torch", "tensorflow", "jax", "arrow", "pandas"]
+FRAMEWORKS = ("numpy", "torch", "tensorflow", "jax", "arrow", "pandas")
+WITH_TEXT = ("numpy", "tensorflow")
+"""Those that have arrays of texts; Arrow and pandas have all types."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,11 @@ class FieldSpec:
         """Whether the column is decoded as images."""
         return self.decode in ("image", "jpeg")
 
+    @property
+    def only_names(self) -> bool:
+        """Whether nothing is asked for but perhaps a key."""
+        return all(_is_default(self, name) for name in self.__dataclass_fields__ if name not in ("name", "target_name"))
+
     def _normalise(self) -> None:
         put = object.__setattr__
         put(self, "dtype", None if self.dtype is None else self._dtype())
@@ -151,7 +158,8 @@ class FieldSpec:
 
 
 def _is_default(spec: FieldSpec, option: str) -> bool:
-    return bool(getattr(spec, option) == FieldSpec.__dataclass_fields__[option].default)
+    value, default = getattr(spec, option), FieldSpec.__dataclass_fields__[option].default
+    return value is None if default is None else bool(value == default)  # NumPy's float64 == None
 
 
 @dataclass(frozen=True)
@@ -159,9 +167,9 @@ class Output:
     """What one entry of a batch will be."""
 
     kind: str
-    """"array" (the framework's array or tensor), "jagged" (its ragged one), "list" or "text"."""
-    dtype: np.dtype[Any] | None = None
-    """Type of its numbers; None where there are none, or a user's function decides."""
+    """"array" (the framework's array or tensor), "jagged" (its ragged one), "list", "text" or "arrow"."""
+    dtype: Any = None
+    """NumPy's type of its numbers, or Arrow's of the column; None where there is none, or a user's function decides."""
     shape: tuple[int | None, ...] | None = None
     """Shape; None in it: rows of the batch, or the batch's longest; None: a user's function or the images decide."""
     unit: str | None = None

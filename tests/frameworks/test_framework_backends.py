@@ -1,16 +1,16 @@
 """Keras on each of its backends, and tf.distribute: exact steps, every epoch whole."""
 
 import importlib.util
+import json
 import os
+import re
 import subprocess
 import sys
 
-import numpy as np
-import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
 
-from pyloader_delta import DataLoader
+from examples.tables import digits
+from tests.test_distributed import free_ports
 from tests.test_examples import ROOT, needs_sources, number, run
 
 pytestmark = [pytest.mark.frameworks, needs_sources]
@@ -48,24 +48,34 @@ def test_keras_without_its_private_module_is_no_error():
     assert done.returncode == 0, done.stderr
 
 
-def test_a_strategy_gets_each_workers_own_share(folder):
+def test_replicas_of_one_process_share_its_rows_and_keep_equal_weights(folder):
     pytest.importorskip("tensorflow")
-    text = run("-m", "examples.tf_strategy", "--folder", folder)
-    assert "epoch 1: 1437 rows" in text
-    assert "epoch 2: 1437 rows" in text
+    text = run("-m", "examples.tf_strategy", "--folder", folder, "--replicas", "2")
+    assert re.findall(r"epoch \d: (\d+) rows", text) == ["1437"] * 3
+    assert number(r"tf.distribute: ([\d.]+)% of the test images are right", text) >= 85
+    one, other = re.findall(r"weights: (\w+)", text)
+    assert one == other
 
 
-@pytest.mark.parametrize("workers", ["thread", "process"])
-@pytest.mark.parametrize("dtype", ["float32", "int32"])
-def test_jax_takes_the_arrays_of_a_batch_without_a_copy_where_they_are_aligned(dtype, workers, tmp_path):
-    jax = pytest.importorskip("jax")
-    write_deltalake(tmp_path, pa.table({"x": np.arange(4096).astype(dtype)}))
-    with DataLoader.from_delta(tmp_path, 1024, framework="numpy", num_workers=1, workers=workers) as loader:
-        arrays = []
-        for batch in loader:
-            taken = jax.dlpack.from_dlpack(batch["x"])
-            aligned = batch["x"].ctypes.data % 64 == 0
-            assert aligned or workers == "process"
-            assert (taken.unsafe_buffer_pointer() == batch["x"].ctypes.data) == aligned
-            arrays.append(taken)
-        assert np.concatenate(arrays).tolist() == list(range(4096))
+def test_two_workers_train_the_same_weights_on_different_rows(folder):
+    pytest.importorskip("tensorflow")
+    addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
+    digits(folder)  # so that they do not both write it
+    workers = []
+    for index in range(2):
+        setup = json.dumps({"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}})
+        command = [sys.executable, "-m", "examples.tf_strategy", "--folder", folder]
+        env = os.environ | {"TF_CONFIG": setup}
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        workers.append(subprocess.Popen(command, cwd=ROOT, env=env, text=True, **pipes))
+    try:
+        texts = [worker.communicate(timeout=600)[0] for worker in workers]
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.wait()
+    for worker, text in zip(workers, texts, strict=True):
+        assert worker.returncode == 0, text
+        assert re.findall(r"epoch \d: (\d+) rows", text) == ["1438"] * 3  # an odd number of rows: one is repeated
+        assert number(r"tf.distribute: ([\d.]+)% of the test images are right", text) >= 85
+    assert re.findall(r"weights: (\w+)", texts[0]) == re.findall(r"weights: (\w+)", texts[1])

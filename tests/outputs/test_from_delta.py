@@ -100,7 +100,10 @@ def test_shuffle_and_random_seed_are_those_of_reader_and_loader(table):
         ({"verson": 3}, "did you mean 'version'?"),
         ({"datareader": None}, "from_delta() has no option 'datareader'"),
         ({"quux": 3}, "from_delta() has no option 'quux'; those of DataLoader and DeltaDataReader are options"),
-        ({"framework": "jax"}, "framework must be one of 'numpy', 'torch', 'tensorflow', got 'jax'"),
+        (
+            {"framework": "mxnet"},
+            "framework must be one of 'numpy', 'torch', 'tensorflow', 'jax', 'arrow', 'pandas', got 'mxnet'",
+        ),
         ({"columns": "id"}, "columns must be a list of names, got 'id'"),
         ({"columns": 3}, "columns must be a list of names, got 3"),
         ({"fields": 3}, "fields must be a list of names or FieldSpecs, got 3"),

@@ -1,6 +1,7 @@
 """Every line of docs/values.md: what each Delta type becomes, as input and in each framework."""
 
 import math
+from re import findall
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,22 @@ from pyloader_delta import DataLoader, Dataset, DeltaDataReader, FieldSpec, Load
 from pyloader_delta.collate.framework import collator_of
 from pyloader_delta.columns import as_numpy, opened
 from pyloader_delta.encode.fields import FieldsDataset
+from pyloader_delta.outputs import map_leaves
 from pyloader_delta.ragged import RaggedBatch
 
-FRAMEWORKS = ("numpy", "torch", "tensorflow")
+FRAMEWORKS = ("numpy", "torch", "tensorflow", "arrow", "pandas", pytest.param("jax", marks=pytest.mark.frameworks))
+
+
+@pytest.fixture
+def installed(framework):
+    """The framework, or a skip; JAX with all its types."""
+    if framework == "jax":
+        with pytest.importorskip("jax").enable_x64(True):
+            yield
+        return
+    if framework not in ("numpy", "arrow"):
+        pytest.importorskip(framework)
+    yield
 
 
 def test_the_page_prints_what_the_tests_hold():
@@ -110,9 +124,8 @@ def test_arrow_input(column: Column, inputs):
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.usefixtures("installed")
 def test_output(case: Case, framework: str, read):
-    if framework != "numpy":
-        pytest.importorskip(framework)
     expected = getattr(case, framework)
     array = read[case.column].chunk(0)
     batch = pa.record_batch([array], schema=pa.schema([read.schema.field(case.column)]))
@@ -123,14 +136,17 @@ def test_output(case: Case, framework: str, read):
     dataset, features = encoded(case, framework, batch)
     found = collated(framework, features)
     column = next(column for column in COLUMNS if column.name == case.column)
-    assert list(found) == ["out", *(f"out{end}" for end in case.beside)]
+    beside = case.beside_in(framework)
+    assert list(found) == ["out", *(f"out{end}" for end in beside)]
     assert is_as_said(found["out"], expected)
     assert same(listed(found["out"]), column.values if expected.values is None else expected.values)
-    for end, values in case.beside.items():
+    for end, values in beside.items():
         assert listed(found[f"out{end}"]) == values
     said = dataset.outputs(batch.schema)
     assert list(said) == list(found)
-    if said["out"].dtype is not None:
+    if framework in ("arrow", "pandas"):
+        assert said["out"].dtype == arrow_type(found["out"])
+    elif said["out"].dtype is not None:
         tensor = found["out"].values if isinstance(found["out"], RaggedBatch) else found["out"]
         assert str(said["out"].dtype) in str(tensor.dtype)
     worker = features["out"]
@@ -148,7 +164,8 @@ def encoded(case: Case, framework: str, batch: pa.RecordBatch) -> tuple[FieldsDa
 def collated(framework: str, features: dict[str, Any]) -> dict[str, Any]:
     collator = collator_of(framework)
     batch = collator.collate_batch(features)
-    return collator.finalize({name: own(value) for name, value in batch.items()})
+    finished = collator.finalize({name: own(value) for name, value in batch.items()})
+    return dict(map_leaves(lambda value: value, finished))
 
 
 def own(value: Any) -> Any:
@@ -158,7 +175,16 @@ def own(value: Any) -> Any:
     return value.copy() if isinstance(value, np.ndarray) else value
 
 
+def arrow_type(found: Any) -> pa.DataType:
+    return found.dtype.pyarrow_dtype if hasattr(found, "dtype") else found.type
+
+
 def is_as_said(found: Any, out: Out) -> bool:
+    if type(found).__module__.startswith(("pyarrow", "pandas")):
+        kind = arrow_type(found)
+        if out.shape.startswith("tensor"):
+            return str(kind.value_type) == out.dtype and kind.shape == [int(n) for n in findall(r"\d+", out.shape)]
+        return str(kind).replace("item", "element") == out.dtype.replace("item", "element")
     if out.dtype == "list":
         kinds = {type(value).__name__ for value in found}
         return isinstance(found, list) and kinds <= {*out.shape.removeprefix("of ").split(", "), "NoneType"}
@@ -177,6 +203,12 @@ def is_as_said(found: Any, out: Out) -> bool:
 
 def listed(found: Any) -> Any:
     """Return the values of any output as Python lists."""
+    if hasattr(found, "to_numpy_ndarray"):
+        return found.to_numpy_ndarray().tolist()
+    if type(found).__module__.startswith("pandas"):
+        return listed(pa.chunked_array(found.array.__arrow_array__()).combine_chunks())
+    if type(found).__module__.startswith("pyarrow"):
+        return found.to_pylist()
     if isinstance(found, RaggedBatch):
         values: Any = found.values.tolist()
         for lengths in reversed(found.lengths):
@@ -214,9 +246,8 @@ def inside(array: np.ndarray, buffer: pa.Buffer) -> bool:
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("workers", ["inline", "thread", "process"])
+@pytest.mark.usefixtures("installed")
 def test_a_loader_delivers_every_line(framework, workers, root):
-    if framework != "numpy":
-        pytest.importorskip(framework)
     cases = [case for case in CASES if isinstance(getattr(case, framework), Out)]
     fields = [FieldSpec(case.column, target_name=str(case), **case.options) for case in cases]
     options = {"num_workers": 0} if workers == "inline" else {"num_workers": 1, "workers": workers}

@@ -2,7 +2,7 @@
 
 import datetime as dt
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -103,7 +103,7 @@ class Out:
     """What it holds; None: what the column holds."""
 
     def __str__(self) -> str:
-        return f"{self.dtype} {self.shape}{', copied' if self.copied else ''}"
+        return f"{self.dtype} {self.shape}".rstrip() + ", copied" * self.copied
 
 
 @dataclass(frozen=True)
@@ -131,11 +131,47 @@ class Case:
     """Entries beside it, by the ends of their names, and what they hold."""
 
     @property
+    def jax(self) -> Out | Refused:
+        """As torch, but that JAX has no ragged arrays."""
+        return Refused("ragged='pad'") if self.options.get("ragged") == "jagged" else self.torch
+
+    @property
+    def arrow(self) -> Out | Refused:
+        """The column's own type without options; with them what NumPy gets, by the table of Arrow's types."""
+        column = BY_NAME[self.column]
+        if not self.options:
+            travels = column.type in _NUMBERS or column.type.startswith(("string", "binary", "integer"))
+            return Out(column.arrow, "", copied=not travels, values=column.values)
+        for option in ("as_list", "pad_value", "ragged"):
+            if option in self.options and not isinstance(self.options[option], tuple):
+                return Refused(option)
+        assert isinstance(self.numpy, Out)
+        return replace(self.numpy, dtype=ARROW_TYPES.get(self.numpy.dtype, self.numpy.dtype), shape=_tensor(self.numpy))
+
+    @property
+    def pandas(self) -> Out | Refused:
+        return self.arrow
+
+    def beside_in(self, framework: str) -> dict[str, Any]:
+        """Return what stands beside it in a framework: Arrow's lists have their lengths in them."""
+        lengths = framework in ("arrow", "pandas")
+        return {end: values for end, values in self.beside.items() if not (lengths and "_lengths" in end)}
+
+    @property
     def type(self) -> str:
         return BY_NAME[self.column].type
 
     def __str__(self) -> str:
         return f"{self.column}-{'-'.join(self.options) or 'plain'}"
+
+
+_NUMBERS = ("byte", "short", "integer", "long", "float", "double")
+ARROW_TYPES = {"float32": "float", "float64": "double"}
+"""Arrow's names of NumPy's types, where they differ."""
+
+
+def _tensor(out: Out) -> str:
+    return out.shape.replace("(B,)", "").replace("(B, ", "tensor (")
 
 
 def _same(column: str, out: Out | Refused, unit: str = "", beside: Any = None, **options: Any) -> Case:
@@ -270,17 +306,29 @@ def write_table(root: Path) -> str:
 BEGIN, END = "<!-- written by tests/outputs/write_values.py: begin -->", "<!-- end -->"
 
 
+def _in_arrow(out: Out | Refused) -> str:
+    return (
+        f"error: leave `{out.remedy}` out"
+        if isinstance(out, Refused)
+        else str(out).replace(out.dtype, f"`{out.dtype}`", 1)
+    )
+
+
 def tables() -> str:
     """Return the two tables of docs/values.md."""
     lines = ['| Delta type | `"python"` | `"numpy"` | `"arrow"` |', "|---|---|---|---|"]
     for column in COLUMNS:
         numpy = column.numpy if column.copied or column.numpy == "error" else f"{column.numpy}, not copied"
         lines.append(f"| {column.type} | {column.python} | {numpy} | `{column.arrow}` |")
-    lines += ["", "| Delta type | `FieldSpec` | NumPy | torch | TensorFlow | unit, and what stands beside |"]
-    lines.append("|---|---|---|---|---|---|")
+    lines += [
+        "",
+        "| Delta type | `FieldSpec` | NumPy | torch | TensorFlow | JAX | Arrow, pandas | unit, and what is beside it |",
+    ]
+    lines.append("|---|---|---|---|---|---|---|---|")
     for case in CASES:
         options = ", ".join(f"{name}={value!r}" for name, value in case.options.items())
         said = f"`{options}`" if options else ""
         more = ", ".join([case.unit] * bool(case.unit) + [f"`…{end}`" for end in case.beside])
-        lines.append(f"| {case.type} | {said} | {case.numpy} | {case.torch} | {case.tensorflow} | {more} |")
+        tensors = f"{case.numpy} | {case.torch} | {case.tensorflow} | {case.jax}"
+        lines.append(f"| {case.type} | {said} | {tensors} | {_in_arrow(case.arrow)} | {more} |")
     return "\n".join(lines)
