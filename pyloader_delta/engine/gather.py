@@ -130,6 +130,10 @@ def _gathered(found: Where, name: str) -> tuple[Any, pa.Field]:
     """Return some rows of one column of one window, in delivery order, and the field of their blocks."""
     pieces, fields = found.window.column(name)
     chosen, place = found.of(name, pieces)
+    if place is not None and len(place) <= _FEW and _are_large(pieces, chosen):
+        rows = [(number, int(row)) for number, taken in chosen for row in taken]
+        parts = [pieces[rows[i][0]].slice(rows[i][1], 1) for i in place]
+        return joined(parts, [fields[rows[i][0]] for i in place])
     parts = [_taken(pieces[number], rows) for number, rows in chosen]
     whole, field = (
         (parts[0], fields[chosen[0][0]]) if len(parts) == 1 else joined(parts, [fields[number] for number, _ in chosen])
@@ -139,6 +143,15 @@ def _gathered(found: Where, name: str) -> tuple[Any, pa.Field]:
     if isinstance(whole, list):
         return [whole[i] for i in place], field
     return whole.take(place) if isinstance(whole, np.ndarray) else whole.take(numbers(place)), field
+
+
+_FEW, _LARGE = 1024, 1 << 16
+
+
+def _are_large(pieces: Sequence[Any], chosen: Sequence[tuple[int, Any]]) -> bool:
+    """Return whether values are so large that each is copied alone: joining and then picking would hold them twice."""
+    there = [pieces[number] for number, _ in chosen]
+    return all(isinstance(piece, pa.Array) and piece.nbytes > _LARGE * len(piece) for piece in there)
 
 
 def _taken(column: Any, rows: Any) -> Any:

@@ -87,6 +87,12 @@ class Progress:
         return self._window_of[position]
 
     @property
+    def row_bytes(self) -> int:
+        """About what a row takes decoded; 0 where the plan does not know."""
+        first = next((chunk for chunk in self.plan.chunks if chunk.n_rows), None)
+        return 0 if first is None else first.size_bytes // (first.n_rows or 1)
+
+    @property
     def n_held(self) -> int:
         """Windows that were not let go."""
         return len(self.plan.windows) - self.freed

@@ -206,9 +206,8 @@ class Scheduler:
         """Return the next run of an epoch, or None where its rows are not there yet or it must wait."""
         if progress.ended:
             return None
-        size = self._batch_size
+        size, total = self._batch_size, progress.total
         there = progress.rows_there - progress.next_row
-        total = progress.total
         if not self._may_run():
             return None
         if total is None and progress.failure is None:  # more must be there than is taken: is a batch the last?
@@ -248,7 +247,8 @@ class Scheduler:
         if len(self._undelivered) >= self.limits.pending_runs:
             return False
         if self._batch_cost is None:
-            return len(self._undelivered) < self.limits.n_workers
+            fit = self.limits.batch_bytes // max(self._reading[0].row_bytes * self._batch_size, 1)
+            return len(self._undelivered) < min(self.limits.n_workers, fit)
         flying = sum(size is None for _, size in self._undelivered.values())
         run_bytes = self._batch_cost[0] * self._batches_per_run(self._group)
         return self._finished_bytes + (flying + 1) * run_bytes <= self.limits.batch_bytes
