@@ -307,7 +307,7 @@ class Scheduler:
             return None
         earlier = takewhile(lambda other: other is not progress, self._by_epoch.values())
         if not self._store.fits(progress, progress.begun_with(position, sum(other.n_held for other in earlier))):
-            if not stalled:
+            if not stalled or position != min([*progress.skipped, progress.next_read]):
                 return None
             error = self._store.beyond(progress, position)
             if error is not None:

@@ -42,7 +42,7 @@ class Store:
 
     def fits(self, progress: Progress, stop: int) -> bool:
         """Return whether all chunks below a position that were not granted yet have a place."""
-        chunks = [progress.plan.chunks[p] for p in (*progress.skipped, *range(progress.next_read, stop))]
+        chunks = [progress.plan.chunks[p] for p in (*progress.skipped, *range(progress.next_read, stop)) if p < stop]
         return self.used + self.estimate(chunks) + self._cursors.opening(progress, chunks) <= self.max_bytes
 
     def beyond(self, progress: Progress, position: int) -> BudgetError | None:
