@@ -104,10 +104,10 @@ def train(module: str, folder: str, epochs: int | None) -> dict[str, Any]:
 def faults(name: str, result: dict[str, Any], footprint: tables.Footprint) -> list[str]:
     """Return what is wrong with a training, in words: rows missing or too many, or a model below its goal."""
     found = []
-    planned = {part: result[part]["rows_planned"] for part in ("train", "test")}
+    planned = {part: result[part]["rows_planned_total"] for part in ("train", "test")}
     for part, n_planned in planned.items():
         for counted, n_rows in (
-            ("the loader counted", result[part]["rows_delivered"]),
+            ("the loader counted", result[part]["rows_delivered_total"]),
             ("the training loop saw", result[f"{part}_rows_seen"]),
         ):
             if n_rows != n_planned:
@@ -137,10 +137,10 @@ def summary(results: dict[str, dict[str, Any]], footprints: dict[str, tables.Foo
         ("files, live + dead", lambda _, disk: f"{disk.live_files} + {disk.dead_files}"),
         ("kB on disk, live + dead", lambda _, disk: f"{disk.live_bytes // 1000:,} + {disk.dead_bytes // 1000:,}"),
         ("epochs of training", lambda result, _: str(result["epochs"])),
-        ("rows planned, training + test", lambda result, _: f"{both(result, 'rows_planned'):,}"),
-        ("rows delivered, training + test", lambda result, _: f"{both(result, 'rows_delivered'):,}"),
+        ("rows planned, training + test", lambda result, _: f"{both(result, 'rows_planned_total'):,}"),
+        ("rows delivered, training + test", lambda result, _: f"{both(result, 'rows_delivered_total'):,}"),
         ("rows/s in training", lambda result, _: f"{result['train']['rows_per_second']:,.0f}"),
-        ("seconds waited for data, training", lambda result, _: f"{result['train']['wait_seconds']:.2f}"),
+        ("seconds waited for data, training", lambda result, _: f"{result['train']['wait_seconds_total']:.2f}"),
         ("seconds in all, with the imports", lambda result, _: f"{result['seconds']:.1f}"),
         ("peak memory of all processes (PSS)", lambda result, _: memory(result)),
         ("test accuracy", lambda result, _: f"{result['accuracy']:.1%}"),

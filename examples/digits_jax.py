@@ -52,7 +52,7 @@ def main() -> None:
                 weights = step(weights, batch)
         right = sum(int((logits(weights, batch["image"]).argmax(1) == batch["label"]).sum()) for batch in test)
         print(f"jax: {right / test.rows_per_epoch:.1%} of the test images are right")
-        print(f"{train.stats()['rows_delivered']} rows trained on")
+        print(f"{train.stats()['rows_delivered_total']} rows trained on")
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ def main() -> None:
         on_time = 1 - np.concatenate([batch["late"] for batch in test]).mean()
     print(f"flights: {accuracy:.1%} of the test flights are told right ('on time' alone {on_time:.1%})")
     counts = train.stats()
-    print(f"{counts['epochs_completed']} epochs of {len(train)} batches, {counts['rows_planned']} rows")
+    print(f"{counts['epochs_completed_total']} epochs of {len(train)} batches, {counts['rows_planned_total']} rows")
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def main() -> None:
         _, accuracy = model.evaluate(test.to_keras(label="label"), verbose=0)
         counts = train.stats()
     print(f"{keras.backend.backend()}: {accuracy:.1%} of the test images are right")
-    print(f"{len(steps)} steps in {int(counts['epochs_completed'])} whole epochs of {len(train)}")
+    print(f"{len(steps)} steps in {int(counts['epochs_completed_total'])} whole epochs of {len(train)}")
 
 
 if __name__ == "__main__":

@@ -88,8 +88,8 @@ def main() -> None:
                     right, seen = right + int(((chance > 0.5) == label).sum()), seen + len(label)
                 weights += 2.0 * inputs.T @ (label - chance) / len(label)
             stats = loader.stats()
-        assert stats["rows_delivered"] == options.epochs * N_IMAGES
-        print(f"{stats['rows_delivered']} images loaded in {options.epochs} epochs, each when its row was needed")
+        assert stats["rows_delivered_total"] == options.epochs * N_IMAGES
+        print(f"{stats['rows_delivered_total']} images loaded in {options.epochs} epochs, each when its row was needed")
         print(f"{right / seen:.1%} of the last epoch's images are told right before they are learned from")
 
 

@@ -53,7 +53,7 @@ class Insight:
         meter = Meter(trace=False) if self._engine is None else self._engine.meter
         inline = self._options.workers == "inline"
         times = Times(
-            total=self._stats.seconds if self._stats.batches_delivered else 0.0,
+            total=self._stats.pass_seconds if self._stats.batches_delivered else 0.0,
             waited=self._stats.wait_seconds,
             first_wait=meter.first_wait,
             finalizing=meter.finalizing,

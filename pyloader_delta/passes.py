@@ -79,7 +79,7 @@ class Pass:
         self._tally: Tally | None = None  # of the epoch of the batch delivered last
         self._notes = NOTHING
         self._again = again
-        self._began, self._spent = time.perf_counter(), stats.seconds
+        self._began, self._spent = time.perf_counter(), stats.pass_seconds
 
     def end(self) -> None:
         """Note that the loader is closed."""
@@ -128,7 +128,7 @@ class Pass:
             finally:
                 there = time.perf_counter()
                 self._stats.wait_seconds += there - started
-                self._stats.seconds = self._spent + there - self._began
+                self._stats.pass_seconds = self._spent + there - self._began
             if self.delivered < PEEK and not self.at_epoch_end:
                 self._replay.append(private_copy(batch))
             else:
@@ -232,7 +232,7 @@ class Pass:
         if self._of_epoch != task.epoch:
             self._of_epoch, self._epoch_rows = task.epoch, task.first_row
         self._epoch_rows += task.batch_rows[self._in_run]
-        self._stats.bytes_delivered += sizes[self._in_run]
+        self._stats.delivered_bytes += sizes[self._in_run]
         self._in_run += 1
         return batch, task
 

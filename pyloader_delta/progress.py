@@ -55,7 +55,7 @@ class Shown(Iterator[Any]):
             raise
         self._bar.set_description_str(self._epoch(), refresh=False)
         counts = self._loader.stats()
-        waited = counts["wait_seconds"] / counts["seconds"] if counts["seconds"] else 0.0
+        waited = counts["wait_seconds_total"] / (counts["pass_seconds_total"] or 1.0)
         self._bar.set_postfix_str(f"{counts['rows_per_second']:,.0f} rows/s, waited {waited:.0%}", refresh=False)
         self._bar.update(self._number() - self._bar.n)
         return batch

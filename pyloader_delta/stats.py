@@ -1,4 +1,4 @@
-"""Counters of one loader. Each says what it means to the person who reads it."""
+"""Counters of one loader. Each says what it means to the person who reads it; `flat` names them as Prometheus does."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ class Stats:
     rows_skipped: int = 0
     """Rows skipped by `on_error="skip"`; those that stand in their places count among those planned and delivered."""
     batches_delivered: int = 0
-    bytes_delivered: int = 0
+    delivered_bytes: int = 0
     """Bytes of the arrays of the batches."""
     epoch: int = 0
     """Epoch of the batch delivered last, from 1; 0 before any."""
     epochs_completed: int = 0
     wait_seconds: float = 0.0
     """Time that the training loop waited for batches: near 0 where the loader keeps up."""
-    seconds: float = 0.0
+    pass_seconds: float = 0.0
     """Time from each pass's beginning to its latest batch."""
 
     def flat(self) -> dict[str, float]:
-        """Return the counters and `rows_per_second` by name."""
-        found = {name: getattr(self, name) for name in self.__slots__}
-        found["rows_per_second"] = self.rows_delivered / self.seconds if self.seconds else 0.0
+        """Return the counters, whose names end in `_total`, and `epoch` and `rows_per_second`, which may fall."""
+        found = {f"{name}_total": getattr(self, name) for name in self.__slots__ if name != "epoch"}
+        found["epoch"] = self.epoch
+        found["rows_per_second"] = self.rows_delivered / self.pass_seconds if self.pass_seconds else 0.0
         return found

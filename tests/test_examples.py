@@ -207,11 +207,11 @@ def test_each_example_starts_as_a_file_from_any_folder(name, tmp_path):
 
 
 def result(**changes):
-    counts = {"rows_planned": 20, "rows_delivered": 20, "rows_per_second": 5.0, "wait_seconds": 0.5}
+    counts = {"rows_planned_total": 20, "rows_delivered_total": 20, "rows_per_second": 5.0, "wait_seconds_total": 0.5}
     good = {
         "epochs": 2,
         "train": counts,
-        "test": {**counts, "rows_planned": 3, "rows_delivered": 3},
+        "test": {**counts, "rows_planned_total": 3, "rows_delivered_total": 3},
         "train_rows_seen": 20,
         "test_rows_seen": 3,
         "accuracy": 0.9,
@@ -236,7 +236,10 @@ def test_the_demo_finds_nothing_wrong_where_all_agrees():
     ("changes", "complaint"),
     [
         ({"train_rows_seen": 19}, "toy, train: 20 rows planned, but the training loop saw 19"),
-        ({"test": {"rows_planned": 3, "rows_delivered": 4}}, "toy, test: 3 rows planned, but the loader counted 4"),
+        (
+            {"test": {"rows_planned_total": 3, "rows_delivered_total": 4}},
+            "toy, test: 3 rows planned, but the loader counted 4",
+        ),
         ({"epochs": 1}, "toy: the log has 13 live rows, an epoch and the test had 23"),
         ({"accuracy": 0.79}, "toy: test accuracy 79.0% is below the goal 80.0%"),
     ],

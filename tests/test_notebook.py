@@ -31,4 +31,4 @@ def test_the_notebook_runs_headless(monkeypatch, tmp_path):
     (right,) = re.findall(r"([\d.]+)% of the last epoch are right", shown(training))
     assert float(right) > 80
     assert "180/180" in shown(training)
-    assert "'epochs_completed': 3" in shown(cells["stats"])
+    assert "'epochs_completed_total': 3" in shown(cells["stats"])

@@ -11,25 +11,24 @@ if TYPE_CHECKING:
 
     from pyloader_delta.loader import DataLoader
 
-_GAUGES = ("epoch", "rows_per_second")
 _TEXTS = {
-    "rows_planned": "Rows of the epochs begun",
-    "rows_delivered": "Rows handed to the training loop",
-    "rows_dropped": "Rows left out by drop_last",
-    "rows_padded": "Rows repeated so that every rank has as many",
-    "rows_skipped": "Rows skipped by on_error",
-    "batches_delivered": "Batches handed to the training loop",
-    "bytes_delivered": "Bytes of their arrays",
-    "epochs_completed": "Epochs delivered whole",
-    "wait_seconds": "Seconds that the training loop waited for batches",
-    "seconds": "Seconds from each pass's beginning to its latest batch",
+    "rows_planned_total": "Rows of the epochs begun",
+    "rows_delivered_total": "Rows handed to the training loop",
+    "rows_dropped_total": "Rows left out by drop_last",
+    "rows_padded_total": "Rows repeated so that every rank has as many",
+    "rows_skipped_total": "Rows skipped by on_error",
+    "batches_delivered_total": "Batches handed to the training loop",
+    "delivered_bytes_total": "Bytes of their arrays",
+    "epochs_completed_total": "Epochs delivered whole",
+    "wait_seconds_total": "Seconds that the training loop waited for batches",
+    "pass_seconds_total": "Seconds from each pass's beginning to its latest batch",
     "epoch": "Epoch of the batch delivered last, from 1",
     "rows_per_second": "Rows delivered a second",
 }
 
 
 class LoaderCollector:
-    """Gives `loader.stats()` to a registry of prometheus_client: `pyloader_delta_<name>`, counters with `_total`.
+    """Gives `loader.stats()` to a registry of prometheus_client: `pyloader_delta_<name>`.
 
     The loader is not kept alive; of one that is gone nothing is given.
 
@@ -55,7 +54,7 @@ class LoaderCollector:
             return
         names, values = list(self._labels), list(self._labels.values())
         for name, value in loader.stats().items():
-            kind = GaugeMetricFamily if name in _GAUGES or name not in _TEXTS else CounterMetricFamily
+            kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
             family = kind(f"pyloader_delta_{name}", _TEXTS.get(name, f"{name.replace('_', ' ')} now"), labels=names)
             family.add_metric(values, float(value))
             yield family

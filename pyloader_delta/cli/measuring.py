@@ -85,11 +85,11 @@ def loader_rate(loader: DataLoader[Any], seconds: float) -> float:
     with loader:
         batches = iter(loader)
         next(batches)
-        before, start = loader.stats()["rows_delivered"], time.perf_counter()
+        before, start = loader.stats()["rows_delivered_total"], time.perf_counter()
         while time.perf_counter() < start + seconds:
             next(batches)
         took = time.perf_counter() - start
-        return (loader.stats()["rows_delivered"] - before) / took
+        return (loader.stats()["rows_delivered_total"] - before) / took
 
 
 def _rate(work: Callable[[Any], int], items: list[Any], seconds: float) -> float:

@@ -449,7 +449,7 @@ def test_the_same_table_resumes_counts_and_feeds_tensorflow(table):  # D23
     rest = [batch["id"].tolist() for batch in again]
     assert sorted(i for part in first + rest for i in part) == list(range(1, N_ROWS + 1))
     assert rest == [batch["id"].tolist() for batch in batches]
-    assert again.dataset.loader.stats()["batches_delivered"] == 4
+    assert again.dataset.loader.stats()["batches_delivered_total"] == 4
 
 
 @pytest.mark.parametrize("part", ["a", "b"])

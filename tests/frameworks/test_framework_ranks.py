@@ -1,7 +1,9 @@
 """Several processes under Lightning and Accelerate: each row once an epoch over all ranks, or a loud refusal."""
 
+import importlib.util
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -80,3 +82,21 @@ def test_accelerate_leaves_a_loader_alone_and_its_sharing_of_torchs_is_refused_o
     assert sorted(i for rank in ranks for ids in rank["seen"] for i in ids) == list(range(N_ROWS))
     for rank in ranks:
         assert "shared out again" in rank["refused"]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("pyspark") is None, reason="pyspark is not installed")
+@pytest.mark.skipif(shutil.which("java") is None, reason="there is no Java, which Spark needs")
+def test_sparks_torch_distributor_gets_each_row_once_in_equal_steps(table, tmp_path):
+    env = environment(SPARK_LOCAL_IP="127.0.0.1", PYTHONPATH=str(PROGRAMS.parents[2]))
+    for name in ("MASTER_ADDR", "MASTER_PORT"):
+        del env[name]  # which the distributor sets
+    ended(start("spark_two.py", table, tmp_path, env=env))
+    ranks = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1)]
+    assert [(rank["rank"], rank["world_size"], rank["env"]) for rank in ranks] == [(0, 2, "0"), (1, 2, "1")]
+    orders = []
+    for epoch in (0, 1):
+        batches = [rank["epochs"][epoch] for rank in ranks]
+        assert [len(share) for share in batches] == [4, 4]
+        assert sorted(i for share in batches for ids in share for i in ids) == list(range(N_ROWS))
+        orders.append(batches)
+    assert orders[0] != orders[1]

@@ -191,7 +191,7 @@ def test_the_schema_says_what_comes_before_anything_is_read(framework, table):
     if framework != "numpy":
         pytest.importorskip(framework)
     with one_line(table, fields=FIELDS[framework], features=["y"], framework=framework) as loader:
-        assert loader.stats()["batches_delivered"] == 0
+        assert loader.stats()["batches_delivered_total"] == 0
         schema = loader.schema
         preview = loader.preview(8)
         assert list(schema) == list(preview.schema)

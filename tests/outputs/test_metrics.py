@@ -40,7 +40,7 @@ def test_each_line_of_the_page_logs_every_counter(loader, where):
     logged: dict[str, float] = {}
 
     def log(name, value, step=None):
-        logged[name.split("/")[-1].removeprefix("pyloader_delta_").removesuffix("_total")] = value
+        logged[name.split("/")[-1].removeprefix("pyloader_delta_")] = value
 
     def log_all(values, step=None):
         for name, value in values.items():
@@ -58,7 +58,7 @@ def test_each_line_of_the_page_logs_every_counter(loader, where):
     }
     eval(LINES[where], words)
     assert logged == loader.stats()
-    assert logged["rows_delivered"] == 18
+    assert logged["rows_delivered_total"] == 18
 
 
 def test_the_page_has_a_line_for_each_logger():
@@ -73,7 +73,21 @@ def test_the_page_has_a_line_for_each_logger():
 
 def test_every_counter_is_in_the_page_and_has_a_text(loader):
     assert {name for name in loader.stats() if f"`{name}`" not in PAGE} == set()
-    assert set(Stats.__slots__) <= set(_TEXTS)
+    assert set(Stats().flat()) == set(_TEXTS)
+
+
+def test_names_end_as_prometheus_has_them(loader):
+    names = list(loader.stats())
+    assert [name for name in names if "seconds" in name or "bytes" in name] == [
+        name for name in names if name.removesuffix("_total").endswith(("_seconds", "_bytes"))
+    ]
+    before = loader.stats()
+    list(loader)
+    after = loader.stats()
+    counters = [name for name in names if name.endswith("_total")]
+    assert {"rows_delivered_total", "delivered_bytes_total", "pass_seconds_total"} <= set(counters)
+    assert all(after[name] >= before[name] for name in counters)
+    assert after["rows_delivered_total"] == before["rows_delivered_total"] + 18
 
 
 def test_prometheus_gets_counters_and_gauges_with_labels(loader):

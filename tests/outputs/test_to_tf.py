@@ -58,7 +58,7 @@ def test_the_dataset_gives_the_batches_of_the_loop(options, table, executor):
         dataset = loader.to_tf()
         assert dataset.cardinality() == len(expected) == len(loader)
         assert [(batch["id"].numpy().tolist(), batch["x"].numpy().tolist()) for batch in dataset] == expected
-        assert loader.stats()["epochs_completed"] == options.get("num_epoch", 1)
+        assert loader.stats()["epochs_completed_total"] == options.get("num_epoch", 1)
 
 
 def test_each_iteration_is_the_next_pass(table):
@@ -146,8 +146,8 @@ def test_keras_fit_sees_each_row_once_an_epoch(built, table):
         model.fit(loader.to_tf(label="late"), epochs=3, verbose=0, callbacks=[counted])
         assert steps == [*range(len(loader))] * 3
         assert loader.get_epoch() == 3
-        assert loader.stats()["rows_delivered"] - 3 * N_ROWS in (0, 32, 64)  # a peek is delivered twice
-        assert loader.stats()["epochs_completed"] == 3
+        assert loader.stats()["rows_delivered_total"] - 3 * N_ROWS in (0, 32, 64)  # a peek is delivered twice
+        assert loader.stats()["epochs_completed_total"] == 3
 
 
 # Iterators that are dropped -----------------------------------------------------------------------------------------

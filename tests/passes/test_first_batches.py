@@ -41,7 +41,7 @@ def test_limit_gives_the_first_batches_of_each_epoch(root, shuffle, drop_last):
             assert len(some) == 2 * min(limit, epochs)
             assert (some.get_epoch(), some.receipt().complete) == (2, True)
             assert some.receipt().delivered + some.receipt().dropped == some.rows_per_epoch
-            assert some.stats()["rows_planned"] == 2 * some.rows_per_epoch
+            assert some.stats()["rows_planned_total"] == 2 * some.rows_per_epoch
 
 
 def test_limit_reads_no_file_beyond_the_window_that_it_ends_in(root):
@@ -67,7 +67,7 @@ def test_limit_where_only_reading_tells_lengths(root):
     for limit in (1, 5, len(batches), len(batches) + 1):
         with loader(root, kind=Numbers, shuffle_window="60B", limit=limit, num_epoch=2, num_workers=2) as some:
             assert xs(some)[: min(limit, len(batches))] == batches[:limit]
-            assert some.stats()["batches_delivered"] == 2 * min(limit, len(batches))
+            assert some.stats()["batches_delivered_total"] == 2 * min(limit, len(batches))
 
 
 def test_a_state_of_a_limited_loader_goes_on_in_a_whole_one(root):

@@ -110,8 +110,8 @@ def test_each_row_comes_once_in_exact_batches_over_chunk_and_window_borders(root
         seen = Counter(x for batch in batches for x in batch)
         assert set(seen.values()) == {1}
         assert len(seen) == sum(lengths)
-        assert (stats["rows_planned"], stats["rows_delivered"]) == (31, sum(lengths))
-        assert stats["rows_dropped"] == 31 - sum(lengths)
+        assert (stats["rows_planned_total"], stats["rows_delivered_total"]) == (31, sum(lengths))
+        assert stats["rows_dropped_total"] == 31 - sum(lengths)
 
 
 def test_without_mixing_rows_come_as_they_lie(root):

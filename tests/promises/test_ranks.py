@@ -37,7 +37,7 @@ def test_T5_ranks_have_equal_steps_and_each_row_is_on_one(tmp_path, files, uneve
         with loader(root, rank, world_size, uneven=uneven) as one:
             batches = list(one)
             assert len(batches) == len(one)
-            padded += one.stats()["rows_padded"]
+            padded += one.stats()["rows_padded_total"]
         steps.add(tuple(len(batch["x"]) for batch in batches))
         for batch in batches:
             seen.update(batch["x"][batch["_valid"]] if uneven == "mask" else batch["x"])

@@ -79,7 +79,10 @@ def test_T3_after_every_batch_the_rest_is_the_same(root, dataset, drop_last):
             rest.load_state_dict(state)
             assert rest.state_dict() == state
             equal(list(rest), batches[done:])
-            assert rest.stats()["rows_planned"] == rest.stats()["rows_delivered"] + rest.stats()["rows_dropped"]
+            assert (
+                rest.stats()["rows_planned_total"]
+                == rest.stats()["rows_delivered_total"] + rest.stats()["rows_dropped_total"]
+            )
 
 
 @pytest.mark.parametrize(("workers", "n"), [("thread", 1), ("thread", 3), ("process", 2)])

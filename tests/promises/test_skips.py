@@ -134,7 +134,7 @@ def test_rows_that_raise_are_skipped_and_others_of_their_batch_stand_in(root, pa
     with loader(root, dataset(), collator=made, shuffle=shuffle, num_epoch=2, audit=True, **executor) as some:
         assert xs(some) == expected
         found = some.receipt()
-        assert some.stats()["rows_skipped"] == 2 * len(BAD)
+        assert some.stats()["rows_skipped_total"] == 2 * len(BAD)
     assert (found.planned, found.delivered, found.skipped, found.whole) == (80, 80, 4, True)
     assert {(skip.file, skip.first_row, skip.n_rows) for skip in found.skips} == {(*place(x), 1) for x in BAD}
     assert {skip.error.split(" (in ")[0] for skip in found.skips} == {f"ValueError: {x} is bad" for x in BAD}
