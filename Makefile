@@ -32,8 +32,8 @@ lint: $(STAMP)  ## Check style (ruff) and types (mypy --strict)
 docs: $(DOCS)  ## Build the site of the docs into build/site; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
 
-bench: $(STAMP)  ## Measure speed against the limit and a rival, memory in a small cgroup, shuffling, resuming; prints JSON
-	for workload in tabular images tokens matrix; do $(PY) -m benchmarks.throughput --workload $$workload || exit; done
+bench: $(STAMP)  ## Measure speed against the limit and rivals, memory in a small cgroup, shuffling, resuming; prints JSON
+	$(PY) -m benchmarks.picture $(ARGS)
 	$(PY) -m benchmarks.memory
 	$(PY) -m benchmarks.planning
 	$(PY) -m benchmarks.shuffle

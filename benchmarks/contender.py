@@ -16,6 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from benchmarks import checking, handmade
 from benchmarks.measure import tree_cpu_s
 
 Pass = Callable[[], Iterator[Any]]
@@ -33,18 +34,10 @@ def consume(batch: dict[str, Any]) -> int:
 
 
 @contextmanager
-def limit(table: Path, _: argparse.Namespace) -> Iterator[Pass]:
-    from benchmarks import limit, tables
+def limit(table: Path, args: argparse.Namespace) -> Iterator[Pass]:
+    from benchmarks import limit
 
-    yield partial(limit.decoded, tables.paths(table))
-
-
-@contextmanager
-def rival(table: Path, args: argparse.Namespace) -> Iterator[Pass]:
-    from benchmarks import rival_torch, tables
-
-    loader = rival_torch.loader(tables.paths(table), args.batch_size, args.shuffle_rows, workload=args.workload)
-    yield partial(iter, loader)
+    yield partial(limit.decoded, handmade.paths(table), args.workload)
 
 
 @contextmanager
@@ -57,30 +50,36 @@ def ours(table: Path, args: argparse.Namespace, *, workers: str) -> Iterator[Pas
         yield partial(iter, loader)
 
 
-CONTENDERS = {
-    "limit": limit,
-    "rival": rival,
-    "threads": partial(ours, workers="thread"),
-    "processes": partial(ours, workers="process"),
-}
-IMPORTS = {
-    "limit": ["benchmarks.limit", "benchmarks.tables"],
-    "rival": ["benchmarks.rival_torch", "benchmarks.tables"],
-    "threads": ["benchmarks.ours", "torch", "pyarrow.parquet"],
-    "processes": ["benchmarks.ours", "torch", "pyarrow.parquet"],
-}
+@contextmanager
+def rival(table: Path, args: argparse.Namespace) -> Iterator[Pass]:
+    """Open the one that `benchmarks.rival_<name>` makes: iterated over once for each pass."""
+    module = import_module(f"benchmarks.rival_{args.name}")
+    yield partial(
+        iter, module.loader(handmade.paths(table), args.batch_size, args.shuffle_rows, workload=args.workload)
+    )
+
+
+OWN = {"limit": limit, "threads": partial(ours, workers="thread"), "processes": partial(ours, workers="process")}
+
+
+def imports(name: str) -> list[str]:
+    """Return the modules that are imported before the clock starts."""
+    if name == "limit":
+        return ["benchmarks.limit"]
+    return ["benchmarks.ours", "torch", "pyarrow.parquet"] if name in OWN else [f"benchmarks.rival_{name}"]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("name", choices=CONTENDERS)
+    parser.add_argument("name")
     parser.add_argument("table", type=Path)
     parser.add_argument("--workload", default="tabular")
     parser.add_argument("--passes", type=int, default=2)
     parser.add_argument("--batch-size", type=int, default=1024)
     parser.add_argument("--shuffle-rows", type=int, default=0)
+    parser.add_argument("--check", action="store_true", help="end with a pass that is not timed, and print its digest")
     args = parser.parse_args()
-    for module in IMPORTS[args.name]:  # before the clock starts
+    for module in imports(args.name):
         import_module(module)
 
     count = (lambda n_rows: n_rows) if args.name == "limit" else consume
@@ -90,7 +89,7 @@ def main() -> None:
         marks.append({"s": time.monotonic(), "cpu_s": tree_cpu_s(os.getppid()), "n_rows": n_rows})
 
     mark(0)
-    with CONTENDERS[args.name](args.table, args) as one_pass:
+    with OWN.get(args.name, rival)(args.table, args) as one_pass:
         first_s = None
         for _ in range(args.passes):
             n_rows = 0
@@ -100,7 +99,8 @@ def main() -> None:
                 n_rows += count(batch)
                 del batch  # a consumer that holds on to a batch would make the loader copy it
             mark(n_rows)
-    print(json.dumps({"first_batch_s": first_s, "marks": marks}))
+        digest = checking.digest(one_pass()) if args.check else None
+    print(json.dumps({"first_batch_s": first_s, "marks": marks, "digest": digest}))
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ MEANING = {
     "ratio_to_limit": "the same, divided by the limit's in the same round",
     "first_pass_cpu_s_per_million_rows": "the same for the first pass: with making the loader and starting its workers",
     "whole_cpu_s": "CPU seconds from the process's start to its end: with interpreter and imports, all passes",
+    "start_cpu_s": "CPU seconds before the first row: interpreter, imports, making the loader, starting its workers",
     "rows_per_s": "rows by the wall clock, in passes after the first",
     "first_pass_rows_per_s": "the same for the first pass: with making the loader and starting its workers",
     "first_batch_s": "from making the loader, imports done, to its first batch",
@@ -40,22 +41,40 @@ def tree_cpu_s(root: int) -> float:
     return total
 
 
-def run(arguments: list[str]) -> dict[str, Any]:
-    """Run `python -m benchmarks.contender` with these arguments and return its figures, but for the ratio."""
+def run(arguments: list[str], python: str | Path = sys.executable, timeout_s: float | None = None) -> dict[str, Any]:
+    """Run `python -m benchmarks.contender` with these arguments and return its figures, but for the ratio.
+
+    Raises:
+        ContenderFailed: It failed, with the last line that it wrote, or took too long.
+    """
     # Orphans (torch's shared-memory manager makes itself one) come to us, so that their CPU is counted too.
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     before = _children_cpu_s()
-    command = [sys.executable, "-m", "benchmarks.contender", *arguments]
-    with _PeakPss() as peak:
-        done = subprocess.run(command, stdout=subprocess.PIPE, check=True, cwd=Path(__file__).parents[1])
-        _reap_orphans()
-    printed = json.loads(done.stdout)
-    return _figures(printed["marks"]) | {
+    command = [str(python), "-m", "benchmarks.contender", *arguments]
+    with _PeakPss() as peak, subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=Path(__file__).parents[1], text=True
+    ) as process:  # fmt: skip
+        try:
+            out, errors = process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            raise ContenderFailed(f"not done after {timeout_s:.0f} s") from None
+        finally:
+            _end_descendants()
+    if process.returncode:
+        lines = errors.strip().splitlines() or [f"exit code {process.returncode}"]
+        raise ContenderFailed(next((line for line in reversed(lines) if "Error" in line), lines[-1])[:300])
+    printed = json.loads(out.splitlines()[-1])  # some print more
+    return figures_of(printed["marks"]) | {
         "first_batch_s": printed["first_batch_s"],
         "whole_cpu_s": _children_cpu_s() - before,
         "peak_pss_mib": peak.size_bytes / 2**20,
         "n_rows": [mark["n_rows"] for mark in printed["marks"][1:]],
+        "digest": printed["digest"],
     }
+
+
+class ContenderFailed(Exception):
+    """A contender did not do its work; says how."""
 
 
 def medians(rounds: list[dict[str, float]]) -> dict[str, float]:
@@ -63,11 +82,13 @@ def medians(rounds: list[dict[str, float]]) -> dict[str, float]:
     return {name: float(f"{median(figures[name] for figures in rounds):.4g}") for name in MEANING}
 
 
-def _figures(marks: list[dict[str, float]]) -> dict[str, float]:
+def figures_of(marks: list[dict[str, float]]) -> dict[str, float]:
     start, first, last = marks[0], marks[1], marks[-1]
     steady_rows = sum(mark["n_rows"] for mark in marks[2:])
+    cpu_s = (last["cpu_s"] - first["cpu_s"]) / steady_rows
     return {
-        "cpu_s_per_million_rows": (last["cpu_s"] - first["cpu_s"]) / steady_rows * 1e6,
+        "cpu_s_per_million_rows": cpu_s * 1e6,
+        "start_cpu_s": max(first["cpu_s"] - first["n_rows"] * cpu_s, start["cpu_s"]),
         "rows_per_s": steady_rows / (last["s"] - first["s"]),
         "first_pass_cpu_s_per_million_rows": (first["cpu_s"] - start["cpu_s"]) / first["n_rows"] * 1e6,
         "first_pass_rows_per_s": first["n_rows"] / (first["s"] - start["s"]),
@@ -87,9 +108,14 @@ def _children_cpu_s() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def _reap_orphans() -> None:
-    for orphan in psutil.Process().children():
-        orphan.wait(timeout=30)
+def _end_descendants() -> None:
+    """Wait for what the contender left behind; end it where it does not end by itself."""
+    _, alive = psutil.wait_procs(psutil.Process().children(recursive=True), timeout=0.1)
+    if alive:
+        _, alive = psutil.wait_procs(alive, timeout=10)
+    for process in alive:
+        process.kill()
+    psutil.wait_procs(alive, timeout=30)
 
 
 class _PeakPss:

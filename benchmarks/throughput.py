@@ -1,6 +1,6 @@
-"""Speed: our loader beside the limit and the rival, in interleaved rounds. Prints one JSON document.
+"""Speed: our loader beside the limit and rivals, in interleaved rounds. Prints one JSON document.
 
-python -m benchmarks.throughput --workload tabular|images|tokens|matrix
+python -m benchmarks.throughput --workload tabular|matrix|wide|images|jpeg|tokens|text
 """
 
 import argparse
@@ -9,11 +9,13 @@ import platform
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
-from benchmarks import measure, tables
+from benchmarks import environments, measure
+from benchmarks.contenders import CONTENDERS, NAMES
 from benchmarks.workloads import WORKLOADS
 
-CONTENDERS = ("limit", "threads", "threads shuffled", "processes", "processes shuffled", "rival", "rival shuffled")
+USUAL = ("threads", "threads shuffled", "processes", "processes shuffled", "torch", "torch shuffled")
 
 
 def main() -> None:
@@ -21,34 +23,29 @@ def main() -> None:
     parser.add_argument("--workload", choices=WORKLOADS, default="tabular")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--passes", type=int, default=2, help="over the table in each run, at least 2")
-    parser.add_argument("--rows", type=int, help="of the table; without it, as many as the workload has")
-    parser.add_argument("--rival-rows", type=int, help="the same for the rival, which has fewer as it takes long")
-    parser.add_argument("--only", nargs="+", choices=CONTENDERS[1:], default=CONTENDERS[1:], metavar="CONTENDER")
+    parser.add_argument("--rows", type=int, help="of each contender's table; without it, as the workload has")
+    parser.add_argument("--batch-size", type=int, help="without it, the workload's")
+    parser.add_argument("--only", nargs="+", choices=NAMES[1:], default=USUAL, metavar="CONTENDER")
     args = parser.parse_args()
     workload = WORKLOADS[args.workload]
     contenders = ["limit", *args.only]
-    rows, rival_rows = args.rows or workload.rows, args.rival_rows or workload.rival_rows
-    n_rows = {name: rival_rows if name.startswith("rival") else rows for name in contenders}
-    made = {rows: workload.table(rows) for rows in set(n_rows.values())}
 
     rounds = []
     for index in range(args.rounds):
         print(f"round {index + 1} of {args.rounds}", file=sys.stderr)
-        figures = {}
+        figures: dict[str, dict[str, Any]] = {}
         for name in contenders:
-            figures[name] = run(args.workload, name, made[n_rows[name]], n_rows[name], args.passes)
-            figures[name]["ratio_to_limit"] = (
-                figures[name]["cpu_s_per_million_rows"] / figures["limit"]["cpu_s_per_million_rows"]
-            )
+            found = run(args.workload, name, n_rows=args.rows, batch_size=args.batch_size, passes=args.passes)
+            figures[name] = found | {"ratio_to_limit": ratio(found, figures.get("limit", found))}
             print(f"  {name:20} {measure.medians([figures[name]])}", file=sys.stderr)
         rounds.append(figures)
 
     medians = {name: measure.medians([figures[name] for figures in rounds]) for name in contenders}
     document = {
         "benchmark": "throughput",
-        "workload": f"{args.workload}: {workload.text}; row groups of {tables.ROWS_PER_GROUP} rows, "
-        f"batches of {workload.batch_size}, two workers, shuffled over {workload.shuffle_rows} rows",
-        "rows_per_pass": n_rows,
+        "workload": f"{args.workload}: {workload.text}; batches of {args.batch_size or workload.batch_size}, "
+        f"two workers, shuffled over {workload.shuffle_rows} rows",
+        "rows_per_pass": {name: args.rows or rows(args.workload, name) for name in contenders},
         "passes": args.passes,
         "rounds": args.rounds,
         "machine": machine(),
@@ -63,18 +60,37 @@ def main() -> None:
     print(json.dumps(document, indent=2))
 
 
-def run(workload: str, name: str, table: Path, n_rows: int, passes: int) -> dict[str, float]:
-    """Run one contender once; each of its passes must give every row."""
+def run(
+    workload: str, name: str, *, n_rows: int | None = None, batch_size: int | None = None, passes: int = 2,
+    check: bool = False, timeout_s: float | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Return the figures of one contender, run once; each of its passes must give every row.
+
+    Raises:
+        ContenderFailed: It failed, gave other rows, or took too long.
+    """
     contender, _, shuffled = name.partition(" ")
-    sizes = WORKLOADS[workload]
-    options = ["--workload", workload, "--passes", str(passes), "--batch-size", str(sizes.batch_size)]
+    sizes, n_rows = WORKLOADS[workload], n_rows or rows(workload, name)
+    options = ["--workload", workload, "--passes", str(passes), "--batch-size", str(batch_size or sizes.batch_size)]
     if shuffled:
         options += ["--shuffle-rows", str(sizes.shuffle_rows)]
-    figures = measure.run([contender, str(table), *options])
+    python = environments.python(CONTENDERS[contender].environment)
+    table = str(sizes.table(n_rows))
+    figures = measure.run([contender, table, *options, *["--check"] * check], python, timeout_s)
     counted = figures.pop("n_rows")
     if counted != [n_rows] * passes:
-        raise SystemExit(f"{name} gave {counted} rows in its passes, not {n_rows}")
+        raise measure.ContenderFailed(f"gives {counted} rows in its passes, not {n_rows}")
     return figures
+
+
+def rows(workload: str, name: str) -> int:
+    """Return how many rows a contender gets."""
+    return getattr(WORKLOADS[workload], CONTENDERS[name.partition(" ")[0]].rows)
+
+
+def ratio(figures: dict[str, Any], limit: dict[str, Any]) -> float:
+    """Return CPU a row divided by the limit's."""
+    return figures["cpu_s_per_million_rows"] / limit["cpu_s_per_million_rows"]
 
 
 def machine() -> dict[str, object]:

@@ -3,12 +3,14 @@
 import json
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from benchmarks import limit, tables
+from benchmarks import checking, handmade, limit, tables
 from benchmarks.memory import NO_CGROUP
 from benchmarks.workloads import WORKLOADS
 
@@ -22,35 +24,44 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def table(request, tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "DATA", tmp_path)
-    monkeypatch.setattr(tables, "ROWS_PER_GROUP", 1000)
+    monkeypatch.setattr(tables, "ROWS_PER_GROUP", group_rows(request.param))
     monkeypatch.setattr(tables, "GROUPS_PER_FILE", 3)
-    return WORKLOADS[request.param].table(10_500)
+    return WORKLOADS[request.param].table(n_rows(request.param))
+
+
+def n_rows(workload: str) -> int:
+    return {"jpeg": 420, "wide": 2_100}.get(workload, 10_500)
+
+
+def group_rows(workload: str) -> int:
+    return n_rows(workload) * 2 // 21
 
 
 by_workload = pytest.mark.parametrize(("workload", "table"), [(name, name) for name in WORKLOADS], indirect=["table"])
 
 
 @by_workload
-@pytest.mark.parametrize("shuffle_rows", [0, 4000])
-def test_the_rival_gives_each_row_once_in_each_epoch(workload, table, shuffle_rows):
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_the_rival_gives_each_row_once_in_each_epoch(workload, table, shuffle):
     from benchmarks import rival_torch
 
-    loader = rival_torch.loader(tables.paths(table), 256, shuffle_rows, num_workers=0, workload=workload)
+    size, shuffle_rows = group_rows(workload) // 4 + 6, 4 * group_rows(workload) * shuffle
+    loader = rival_torch.loader(handmade.paths(table), size, shuffle_rows, num_workers=0, workload=workload)
     epochs = [[batch["id"].numpy() for batch in loader] for _ in range(2)]
     for batches in epochs:
-        assert {len(ids) for ids in batches[:-1]} == {256}
-        np.testing.assert_array_equal(np.sort(np.concatenate(batches)), np.arange(10_500))
+        assert {len(ids) for ids in batches[:-1]} == {size}
+        np.testing.assert_array_equal(np.sort(np.concatenate(batches)), np.arange(n_rows(workload)))
     same_order = all(np.array_equal(a, b) for a, b in zip(*epochs, strict=True))
-    assert same_order == (shuffle_rows == 0)
+    assert same_order == (not shuffle)
 
 
 @by_workload
 def test_the_rival_and_we_make_the_same_batches_of_a_table(workload, table):
     from benchmarks import ours, rival_torch
 
-    with ours.tensors(workload, table, batch_size=250, shuffle=False, num_workers=0) as loader:
-        # the rival's batches begin anew with each row group, which are of 1,000 rows here
-        theirs = rival_torch.loader(tables.paths(table), 250, num_workers=0, workload=workload)
+    size = group_rows(workload) // 4  # the rival's batches begin anew with each row group
+    with ours.tensors(workload, table, batch_size=size, shuffle=False, num_workers=0) as loader:
+        theirs = rival_torch.loader(handmade.paths(table), size, num_workers=0, workload=workload)
         for batch, other in zip(loader, theirs, strict=True):
             assert batch.keys() == other.keys()
             for name in batch:
@@ -58,25 +69,74 @@ def test_the_rival_and_we_make_the_same_batches_of_a_table(workload, table):
                 assert batch[name].equal(other[name]), name
 
 
+@by_workload
+def test_runs_of_row_groups_give_the_rows_that_workers_give(workload, table):
+    paths, size, mixed = handmade.paths(table), group_rows(workload) // 4, 4 * group_rows(workload)
+    wanted = checking.digest(handmade.batches(workload, paths, size))
+    runs = handmade.windows(paths, mixed)
+    assert max(map(len, runs)) == 4
+    found = (batch for number, run in enumerate(runs) for batch in handmade.window(workload, run, size, [number]))
+    assert checking.difference(checking.digest(found), wanted) is None
+    shared = (handmade.batches(workload, paths, size, mixed, worker=n, n_workers=2) for n in (0, 1))
+    assert checking.difference(checking.digest(chain.from_iterable(shared)), wanted) is None
+
+
+@pytest.mark.parametrize(("workload", "table"), [("tokens", "tokens"), ("images", "images")], indirect=["table"])
+def test_tf_data_gives_the_rows_of_the_table(workload, table):
+    from benchmarks import rival_tf
+
+    paths, size = handmade.paths(table), 200
+    wanted = checking.digest(handmade.batches(workload, paths, size))
+    loader = rival_tf.loader(paths, size, 4000, workload=workload)
+    for _ in range(2):
+        assert checking.difference(checking.digest(iter(loader)), wanted) is None
+
+
+@pytest.mark.parametrize(
+    ("batches", "text"),
+    [
+        ([[1, 2], [3]], None),
+        ([[3, 1, 2]], None),
+        ([[1, 2]], "gives 2 rows, not 3"),
+        ([[1, 2], [2]], "gives 2 distinct rows, not 3"),
+        ([[1, 2], [4]], "gives 7 as the sum of ids, not 6"),
+    ],
+)
+def test_rows_that_are_lost_or_doubled_are_found(batches, text):
+    wanted = checking.digest([{"id": np.array([1, 2, 3])}])
+    assert checking.difference(checking.digest({"id": np.array(ids)} for ids in batches), wanted) == text
+
+
+def test_outputs_that_differ_are_found():
+    def digest(**outputs):
+        return checking.digest([{"id": np.arange(3), **outputs}])
+
+    wanted = digest(x=np.ones(3, np.float32))
+    assert checking.difference(digest(), wanted) == "gives ['id'], not ['id', 'x']"
+    assert checking.difference(digest(x=np.ones(3)), wanted) == "gives x as float64, not float32"
+    assert checking.difference(digest(x=np.zeros(3, np.float32)), wanted) == "gives other values for x"
+
+
 @pytest.mark.parametrize("table", WORKLOADS, indirect=True)
-def test_the_limit_decodes_each_row(table):
-    assert sum(limit.decoded(tables.paths(table))) == 10_500
+def test_the_limit_decodes_each_row(table, request):
+    workload = request.node.callspec.params["table"]
+    assert sum(limit.decoded(handmade.paths(table), workload)) == n_rows(workload)
+
+
+def test_texts_are_cut_and_filled_up_to_64_tokens():
+    words = handmade.words().to_pylist()
+    texts = pa.array(["", f"{words[0]}  {words[7]} Unknown", " ".join(words[:70])])
+    ids = handmade.token_ids(pa.concat_arrays([pa.array(["gone"]), texts]).slice(1))
+    assert ids.shape == (3, 64)
+    assert ids.dtype == np.int32
+    np.testing.assert_array_equal(ids[0], 0)
+    np.testing.assert_array_equal(ids[1], [1, 8] + 62 * [0])
+    np.testing.assert_array_equal(ids[2], np.arange(1, 65))
 
 
 @pytest.mark.slow
 def test_the_throughput_benchmark_prints_every_figure():
-    few = [
-        "--rows",
-        "62500",
-        "--rival-rows",
-        "62500",
-        "--rounds",
-        "1",
-        "--only",
-        "threads",
-        "processes shuffled",
-        "rival",
-    ]
+    few = ["--rows", "62500", "--rounds", "1", "--only", "threads", "processes shuffled", "torch"]
     done = run("benchmarks.throughput", *few)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)

@@ -1,0 +1,37 @@
+"""Who is measured: the limit, ours, and rivals, each with the environment that it runs in."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+DENSE = ("tabular", "matrix", "wide", "images", "jpeg", "text")
+ALL = (*DENSE, "tokens")
+
+
+@dataclass(frozen=True)
+class Contender:
+    text: str
+    """What it is, for the page."""
+    environment: str | None = None
+    """See `environments.python`; None: the one that this runs in."""
+    rows: Literal["rows", "rival_rows", "slow_rows"] = "rival_rows"
+    """Which of a workload's sizes it gets."""
+    workloads: tuple[str, ...] = ALL
+
+
+CONTENDERS = {
+    "limit": Contender("pyarrow alone, one thread, batches dropped", rows="rows"),
+    "threads": Contender("pyloader_delta, 2 threads", rows="rows"),
+    "processes": Contender("pyloader_delta, 2 processes", rows="rows"),
+    "torch": Contender("torch's DataLoader over pyarrow, 2 worker processes"),
+    "inline": Contender("the same without workers (`num_workers=0`)"),
+    "tf": Contender("tf.data over pyarrow, 2 generators"),
+    "hf": Contender("Hugging Face datasets, streamed, `with_format(\"arrow\").iter()`", "hf"),
+    "petastorm": Contender("petastorm, `make_batch_reader`, `BatchedDataLoader`, 2 threads", "petastorm"),
+    "nodes": Contender("torchdata.nodes over pyarrow, 2 threads", "nodes"),
+    "grain": Contender("grain over pyarrow, 2 threads", "grain"),
+    "deltatorch": Contender(
+        "deltatorch, 2 worker processes", "petastorm", "slow_rows", ("tabular", "images", "jpeg"),
+    ),
+}  # fmt: skip
+RIVALS = tuple(name for name in CONTENDERS if name not in ("limit", "threads", "processes"))
+NAMES = ("limit", *(f"{name}{shuffled}" for name in CONTENDERS if name != "limit" for shuffled in ("", " shuffled")))
