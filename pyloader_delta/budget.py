@@ -117,7 +117,7 @@ def _fitting_window(plan: EpochPlan, share: int) -> int | None:
     largest = max(groups.values(), default=0)
     window = max(share // 3, 1)
     while window >= _LEAST_WINDOW or not cursor:
-        n_open = min(max(OPEN_WINDOWS * window // max(largest, 1), MIN_LANES), MAX_LANES)
+        n_open = min(max(OPEN_WINDOWS * window // max(largest, 1), MIN_LANES), MAX_LANES, len(groups))
         if window * 9 // 4 + n_open * cursor <= share:
             return window
         window //= 2

@@ -80,18 +80,21 @@ def _cgroup_limits() -> list[tuple[int, int]]:
     for line in _text("/proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers == "memory":
-            names = ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+            root, limits = "/sys/fs/cgroup/memory", ("memory.limit_in_bytes",)
+            usage, cached = "memory.usage_in_bytes", "total_inactive_file"
         elif controllers == "":
-            names = ("/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file")
+            root, limits = "/sys/fs/cgroup", ("memory.max", "memory.high")  # the second slows down, and does not kill
+            usage, cached = "memory.current", "inactive_file"
         else:
             continue
-        folder = Path(names[0] + path)
+        folder = Path(root + path)
         for place in (folder, *folder.parents):
-            limit, used = _text(place / names[1]).strip(), _text(place / names[2]).strip()
-            if limit.isdigit() and used.isdigit():
-                cache = re.search(rf"^{names[3]} (\d+)$", _text(place / "memory.stat"), re.MULTILINE)
-                found.append((int(limit), int(used) - (int(cache[1]) if cache else 0)))
-            if str(place) == names[0]:
+            used = _text(place / usage).strip()
+            for limit in (_text(place / name).strip() for name in limits if used.isdigit()):
+                if limit.isdigit():
+                    cache = re.search(rf"^{cached} (\d+)$", _text(place / "memory.stat"), re.MULTILINE)
+                    found.append((int(limit), int(used) - (int(cache[1]) if cache else 0)))
+            if str(place) == root:
                 break
     return found
 
