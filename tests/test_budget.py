@@ -146,10 +146,10 @@ def test_open_row_groups_count_in_the_budget(wide):
 
 
 def test_the_window_that_an_error_names_fits(wide):
-    with loader(wide, "8MiB", "14MB") as one, pytest.raises(BudgetError) as raised:
+    with loader(wide, "8MiB", "18MB") as one, pytest.raises(BudgetError) as raised:
         next(one)
     window = str(raised.value).split("shuffle_window='")[1].split("'")[0]
-    with loader(wide, window, "14MB") as one:
+    with loader(wide, window, "18MB") as one:
         assert rows_of(one) == N_ROWS
 
 
