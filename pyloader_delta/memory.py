@@ -80,10 +80,10 @@ def _cgroup_limits() -> list[tuple[int, int]]:
     for line in _text("/proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers == "memory":
-            root, limits = "/sys/fs/cgroup/memory", ("memory.limit_in_bytes",)
+            root, limits = "/sys/fs/cgroup/memory", ["memory.limit_in_bytes"]
             usage, cached = "memory.usage_in_bytes", "total_inactive_file"
         elif controllers == "":
-            root, limits = "/sys/fs/cgroup", ("memory.max", "memory.high")  # the second slows down, and does not kill
+            root, limits = "/sys/fs/cgroup", ["memory.max", "memory.high"]  # the second slows down, and does not kill
             usage, cached = "memory.current", "inactive_file"
         else:
             continue
