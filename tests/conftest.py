@@ -77,14 +77,14 @@ def _temp_files() -> set[str]:
     return {f"temporary file {path}" for path in Path(tempfile.gettempdir()).glob(f"{_OURS}*")}
 
 
-_LOOKS: tuple[Callable[[], set[str]], ...] = (_threads, _children, _shared_memory, _temp_files)
+LOOKS: tuple[Callable[[], set[str]], ...] = (_threads, _children, _shared_memory, _temp_files)
 
 
 def left_over(before: list[set[str]]) -> list[str]:
     """Return what is there now and was not before, after waiting for it to go."""
     deadline = time.monotonic() + _PATIENCE_S
     while True:
-        left = sorted(thing for look, old in zip(_LOOKS, before, strict=True) for thing in look() - old)
+        left = sorted(thing for look, old in zip(LOOKS, before, strict=True) for thing in look() - old)
         if not left or time.monotonic() > deadline:
             return left
         gc.collect()  # a loader that is garbage closes itself, but cycles have to be found first
@@ -102,7 +102,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 @pytest.fixture(autouse=True)
 def leak_guard(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail a test that leaves something behind; a test that failed already is kept alive by its own traceback."""
-    before = [look() for look in _LOOKS]
+    before = [look() for look in LOOKS]
     yield
     if request.node.stash.get(_PASSED, False) and (left := left_over(before)):
         pytest.fail("left behind: " + "; ".join(left), pytrace=False)

@@ -6,6 +6,7 @@ import threading
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
+from pyloader_delta.engine.mapped import refused
 from pyloader_delta.engine.tasks import Task
 
 if TYPE_CHECKING:
@@ -56,3 +57,16 @@ class Executor(ABC):
     @abstractmethod
     def close(self, *, wait: bool) -> None:
         """End the workers. Called without the lock; with `wait` False also by finalizers."""
+
+
+def started(thread: threading.Thread) -> threading.Thread:
+    """Return a thread, started.
+
+    Raises:
+        BudgetError: The system has no memory for it, or allows no more.
+    """
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise refused(error, f"a thread ({thread.name})") from error
+    return thread

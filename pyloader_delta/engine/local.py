@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyloader_delta.engine.core import Engine
-from pyloader_delta.engine.executor import Executor
+from pyloader_delta.engine.executor import Executor, started
 from pyloader_delta.engine.leases import Lease
 from pyloader_delta.engine.mapped import advise
 from pyloader_delta.engine.pack import EMPTY, Tray
@@ -81,8 +81,7 @@ class ThreadExecutor(Executor):
         for worker in range(self.n_workers):
             args = (engine, self._workshops[worker], worker, self._inboxes[worker])
             thread = threading.Thread(target=_work, args=args, name=f"pyloader_delta-worker-{worker}", daemon=True)
-            self._threads.append(thread)
-            thread.start()
+            self._threads.append(started(thread))
 
     def submit(self, worker: int, number: int, task: Task) -> None:
         self._inboxes[worker].put((number, task))

@@ -15,7 +15,7 @@ from typing import Any
 
 from pyloader_delta.engine.channel import Channel
 from pyloader_delta.engine.core import Engine
-from pyloader_delta.engine.executor import Executor
+from pyloader_delta.engine.executor import Executor, started
 from pyloader_delta.engine.launch import ending, launch, pickled
 from pyloader_delta.engine.leases import Lease, lent
 from pyloader_delta.engine.mapped import advise, refused
@@ -85,8 +85,7 @@ class ProcessExecutor(Executor):
             self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         except OSError as error:
             raise refused(error, "a descriptor for workers") from error
-        self._thread = threading.Thread(target=self._pump, name="pyloader_delta-processes", daemon=True)
-        self._thread.start()
+        self._thread = started(threading.Thread(target=self._pump, name="pyloader_delta-processes", daemon=True))
 
     def available(self, worker: int) -> bool:
         """Whether a worker has started and can take tasks."""
@@ -220,6 +219,8 @@ class ProcessExecutor(Executor):
             if not self._closing and self._start_deaths < _START_DEATHS:
                 self._launch(worker, selector)
             return
+        except OSError as error:
+            raise refused(error, f"descriptors that worker {worker} sends") from error
         if member.retired:
             for fd in fds:
                 os.close(fd)

@@ -1,4 +1,4 @@
-"""An error in any of the user's methods, on each executor: its own type, its place, and the batches before it first."""
+"""An exception in any of the user's methods: its own type, its place, and the batches before it first."""
 
 import threading
 from pathlib import Path
@@ -7,7 +7,6 @@ from typing import Any
 import psutil
 import pytest
 from fakes import (
-    AsIs,
     CountedNumbers,
     Numbers,
     OwnError,
@@ -279,48 +278,6 @@ def test_workers_that_die_while_they_start_are_an_error_each_time(tmp_path):
         for _ in range(2):
             with pytest.raises(WorkerDied, match="worker 0 ended with exit code 3 while it started"):
                 next(iter(loader))
-
-
-class ReturnsALock(AsIs):
-    def collate_batch(self, features):
-        return threading.Lock() if 4 in features["x"] else features["x"]
-
-
-def test_a_batch_that_cannot_be_pickled_is_named_after_the_batches_before_it(tmp_path):
-    root = number_files(tmp_path / "n", [3, 3])
-    options = {"num_workers": 1, "workers": "process"}
-    with DataLoader(CountedNumbers(batch_size=2), Through(), ReturnsALock(), root, **options) as loader:
-        delivered, error = until_error(loader)
-    assert delivered == [[0, 1], [2, 3]]
-    assert type(error) is ContractError
-    assert "collate_batch returned something that cannot be pickled" in str(error)
-    assert "batch 2, rows 4..5" in text_of(error)
-
-
-class DoesNotComeBack:
-    def __reduce__(self):
-        return (_fail_in, (__import__("os").getpid(),))
-
-
-def _fail_in(pid: int) -> Any:
-    if __import__("os").getpid() != pid:
-        raise OwnError("does not come back")
-    return DoesNotComeBack()
-
-
-class ReturnsWhatDoesNotComeBack(AsIs):
-    def collate_batch(self, features):
-        return DoesNotComeBack() if 2 in features["x"] else features["x"]
-
-
-def test_a_batch_that_cannot_be_unpickled_is_an_error_and_the_loader_goes_on(tmp_path):
-    root = number_files(tmp_path / "n", [2, 2])
-    parts = CountedNumbers(batch_size=2), Through(), ReturnsWhatDoesNotComeBack(), root
-    with DataLoader(*parts, num_workers=1, workers="process") as loader:
-        for _ in range(2):
-            delivered, error = until_error(loader)
-            assert delivered == [[0, 1]]
-            assert "does not come back" in text_of(error)
 
 
 def test_a_collator_of_the_package_takes_what_dataset_returns(tmp_path, executor):

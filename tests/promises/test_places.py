@@ -1,10 +1,9 @@
-"""Where a loader works: a script, a notebook, any thread, after deltalake, before and after a fork."""
+"""Where a loader works: a script, a notebook, after deltalake; threads and forks are in tests/faults."""
 
 import os
 import subprocess
 import sys
 import textwrap
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -87,34 +86,6 @@ def test_classes_defined_in_a_cell_of_a_notebook_work(root, monkeypatch):
     assert "rows=unknown batch_size=2 epoch=1" in notebook.cells[1].outputs[0].data["text/plain"]
 
 
-def test_a_thread_that_is_not_the_main_one_may_iterate(root, executor):
-    found: list[Any] = []
-
-    def work() -> None:
-        with numbers(root, num_epoch=2, **executor) as loader:
-            found.append(xs(loader))
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join(60)
-    assert found == [ALL + ALL]
-
-
-def test_workers_outlive_the_thread_that_began_the_pass(root):
-    """The kernel's parent-death signal goes off when the thread ends that started a process."""
-    with numbers(root, num_epoch=3, num_workers=1, workers="process") as loader:
-        begun: list[Any] = []
-        thread = threading.Thread(target=lambda: begun.append(iter(loader)))
-        thread.start()
-        thread.join(60)
-        assert xs(begun[0]) == ALL * 3
-
-
-def test_two_loaders_take_turns_and_threads_share_one(root, executor):
-    with numbers(root, **executor) as one, numbers(root, num_workers=1, workers="thread") as other:
-        assert [(xs([a])[0], xs([b])[0]) for a, b in zip(one, other, strict=True)] == [(b, b) for b in ALL]
-
-
 def test_a_process_that_has_used_deltalake_may_have_workers(tmp_path, executor):
     root = str(tmp_path / "table")
     write_deltalake(root, pa.table({"x": [*range(7)]}))
@@ -125,100 +96,6 @@ def test_a_process_that_has_used_deltalake_may_have_workers(tmp_path, executor):
         assert xs(loader) == ALL
         assert table.to_pyarrow_table().num_rows == 7
         assert xs(loader) == ALL
-
-
-# Forks ---------------------------------------------------------------------------------------------------------------
-
-
-def in_child(work: Any) -> str:
-    """Return what a forked child answers; its exit handlers do not run, as in multiprocessing."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            answer = repr(work())
-        except BaseException as error:
-            answer = f"{type(error).__name__}: {error}"
-        os.write(write, answer.encode())
-        os._exit(0)
-    os.close(write)
-    with os.fdopen(read) as answers:
-        answer = answers.read()
-    assert os.waitpid(child, 0)[1] == 0
-    return answer
-
-
-forks = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-
-
-@forks
-@pytest.mark.parametrize("kind", [{"num_workers": 0}, {"num_workers": 1, "workers": "process"}])
-def test_a_forked_child_makes_its_own_loader_and_the_parent_goes_on(root, kind):
-    def other() -> Any:
-        with numbers(root, **kind) as loader:
-            return xs(loader)
-
-    with numbers(root, num_epoch=2, **kind) as loader:
-        batches = iter(loader)
-        found = [next(batches)]
-        assert in_child(other) == repr(ALL)
-        assert xs(found + list(batches)) == ALL + ALL
-
-
-@forks
-def test_a_forked_child_may_iterate_the_parents_loader_anew(root, executor):
-    with numbers(root, **executor) as loader:
-        batches = iter(loader)
-        found = [next(batches)]
-
-        def again() -> Any:
-            batches = xs(loader)
-            loader.close()
-            return batches
-
-        assert in_child(again) == repr(ALL)
-        assert xs(found + list(batches)) == ALL
-
-
-@forks
-def test_an_iterator_of_the_parent_does_not_hang_in_a_forked_child(root, executor):
-    with numbers(root, **executor) as loader:
-        batches = iter(loader)
-        found = [next(batches)]
-        answer = in_child(lambda: next(batches))
-        assert answer == "RuntimeError: this iterator belongs to the parent process: call iter(loader) in this one"
-        assert xs(found + list(batches)) == ALL
-
-
-@forks
-def test_dropping_the_parents_loader_and_batches_in_a_forked_child_leaves_the_parents_alone(root, executor):
-    import gc
-
-    held = {"loader": numbers(root, num_epoch=2, **executor)}
-    held["batches"] = iter(held["loader"])
-    held["batch"] = next(held["batches"])
-
-    def drop() -> str:
-        held.clear()
-        gc.collect()
-        return "dropped"
-
-    assert in_child(drop) == "'dropped'"
-    assert xs([held["batch"], *held["batches"]]) == ALL + ALL
-    held["loader"].close()
-
-
-def test_user_code_of_a_worker_may_start_processes_of_its_own(root):
-    class Calls(Through):
-        def batch_encode(self, batch_data):
-            done = subprocess.run([sys.executable, "-c", "print(40 + 2)"], capture_output=True, text=True, check=True)
-            return {"x": batch_data["x"], "answer": [int(done.stdout)] * len(batch_data["x"])}
-
-    with numbers(
-        root, reader=CountedNumbers(batch_size=7), dataset=Calls(), num_workers=1, workers="process"
-    ) as loader:
-        (batch,) = loader
-    assert batch["answer"].tolist() == [42] * 7
 
 
 def test_workers_have_the_directory_and_path_of_the_program(tmp_path, root, monkeypatch):
@@ -236,3 +113,18 @@ def test_workers_have_the_directory_and_path_of_the_program(tmp_path, root, monk
         batch = next(iter(loader))
     assert batch["x"].tolist() == [42, 42]
     assert batch["cwd"].tolist() == [str(tmp_path)] * 2
+
+
+def test_workers_do_not_import_what_the_users_class_does_not(tmp_path):
+    """No framework in a worker, and not the program that started it."""
+
+    class Imported(CountedNumbers):
+        batch_size = 3
+
+        def read_file(self, path):
+            heavy = {"torch", "tensorflow", "pandas", "deltalake", "pytest"} & set(sys.modules)
+            assert not heavy, heavy
+            return super().read_file(path)
+
+    with numbers(number_files(tmp_path / "n", [3]), reader=Imported(), num_workers=1, workers="process") as loader:
+        assert xs(loader) == [list(range(3))]

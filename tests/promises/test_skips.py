@@ -1,7 +1,5 @@
 """on_error="skip": rows that cannot be read or encoded are listed, steps stay what they were, and the order too."""
 
-import os
-import signal
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +16,6 @@ from pyloader_delta import (
     FieldSpec,
     NumpyDataCollator,
     ReadError,
-    WorkerDied,
 )
 
 LENGTHS = [20, 1, 3, 17, 0, 9, 30]
@@ -62,24 +59,11 @@ class PickyCollator(NumpyDataCollator):
         return super().collate_batch(features)
 
 
-class Deadly(Through):
-    """Ends its process for some rows."""
-
-    def batch_encode(self, batch_data):
-        if BAD & set(batch_data["x"]):
-            os.kill(os.getpid(), signal.SIGKILL)
-        return batch_data
-
-
 class Torn(CountedNumbers):
     """Cannot read one file."""
 
-    how = "error"
-
     def read_file(self, path):
         if path.endswith("03.txt"):
-            if self.how == "kill":
-                os.kill(os.getpid(), signal.SIGKILL)
             raise OSError("torn")
         return super().read_file(path)
 
@@ -382,26 +366,3 @@ def test_a_resumed_epoch_skips_the_same_rows(root):
         with loader(root, Picky(), num_workers=2, workers="thread") as rest:
             rest.load_state_dict(states[done])
             assert xs(rest) == batches[done + 1 :]
-
-
-# Deaths ---------------------------------------------------------------------------------------------------------------
-
-
-def test_rows_that_end_their_worker_are_skipped(root):
-    expected = refilled(whole(root))
-    with loader(root, Deadly(), num_workers=1, workers="process") as some:
-        assert xs(some) == expected
-        found = some.receipt()
-    assert {(skip.file, skip.first_row) for skip in found.skips} == {place(x) for x in BAD}
-    assert "SIGKILL" in found.skips[0].error
-
-
-def test_a_file_that_ends_its_worker_is_skipped(root):
-    class Killing(Torn):
-        how = "kill"
-
-    with loader(root, kind=Killing, num_workers=1, workers="process") as some:
-        flat = {x for batch in xs(some) for x in batch}
-        found = some.receipt()
-    assert flat == set(range(80)) - set(range(24, 41))
-    assert found.skips[0].error.startswith(WorkerDied.__name__)

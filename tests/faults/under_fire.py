@@ -1,0 +1,205 @@
+"""What the tests of faults share: a small table, faults that a file arms, programs to be ended from outside."""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from pyloader_delta import DataLoader, DataReader, Dataset, NumpyDataCollator
+from tests.conftest import LOOKS, left_over
+
+PATIENCE_S = 5.0  # the promise: all is gone within five seconds
+REPOSITORY = Path(__file__).parents[2]
+N_FILES, ROWS = 4, 50_000  # windows of more than 1 MiB are mixed in place
+BATCH = 20_000
+
+
+class Armed:
+    """Faults that happen once, wherever they are met first: `arm` them before a pass."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def arm(self, name: str, times: int = 1) -> None:
+        for number in range(times):
+            (self.folder / f"{name}.{number}").touch()
+
+    def disarm(self) -> None:
+        for path in self.folder.iterdir():
+            path.unlink()
+
+    def met(self, name: str) -> bool:
+        """Return whether this fault is to happen now; of several processes, to one of them."""
+        for path in sorted(self.folder.glob(f"{name}.*")):
+            try:
+                path.unlink()
+            except FileNotFoundError:
+                continue
+            return True
+        return False
+
+    def die(self, name: str) -> None:
+        if self.met(name):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Numbered(DataReader):
+    """Files that hold nothing but their numbers: 50,000 rows each."""
+
+    input_format = "numpy"
+
+    def read_file(self, path: str) -> Any:
+        first = int(Path(path).stem) * ROWS
+        return {"x": np.arange(first, first + ROWS), "y": np.arange(first, first + ROWS) * 2}
+
+    def count_samples(self, path: str) -> int:
+        return ROWS
+
+
+class AsNumbers(Dataset):
+    input_format = "numpy"
+
+    def batch_encode(self, batch_data: Any) -> Any:
+        return batch_data
+
+
+def numbered_files(folder: Path, n_files: int = N_FILES) -> str:
+    folder.mkdir()
+    for number in range(n_files):
+        (folder / f"{number:03}.txt").touch()
+    return str(folder)
+
+
+def numbered(root: str, reader: DataReader | None = None, dataset: Dataset | None = None, **options: Any) -> DataLoader:
+    """Return a shuffled loader of `numbered_files`, ten batches an epoch."""
+    options = {"shuffle_window": 3 * ROWS, "shuffle": True} | options
+    collator = options.pop("collator", None) or NumpyDataCollator()
+    reader = reader or Numbered()
+    reader.batch_size, reader.shuffle = BATCH, True
+    return DataLoader(reader, dataset or AsNumbers(), collator, root, **options)
+
+
+def seen(batches: Any) -> list[bytes]:
+    """Return the bytes of column x of each batch; column y must belong to it."""
+    found = []
+    for batch in batches:
+        assert (batch["y"] == 2 * batch["x"]).all()
+        found.append(batch["x"].tobytes())
+    return found
+
+
+def until(true: Callable[[], Any], patience_s: float = PATIENCE_S) -> bool:
+    """Wait until something is so, at most as long as is promised."""
+    deadline = time.monotonic() + patience_s
+    while not (found := true()) and time.monotonic() < deadline:
+        gc.collect()
+        time.sleep(0.02)
+    return bool(found)
+
+
+def idle(loader: DataLoader) -> bool:
+    """Wait until a loader has nothing to do any more; return whether it came to that."""
+    return until(lambda: not loader.stats().get("tasks_in_flight", 0), 60)
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def workers() -> list[psutil.Process]:
+    return [child for child in psutil.Process().children() if "-c" in child.cmdline()]
+
+
+@contextmanager
+def nothing_stays() -> Iterator[None]:
+    """Do for a loader that several tests share what the guard does for each test: what comes and goes is its own."""
+    before = [look() for look in LOOKS]
+    yield
+    assert left_over(before) == []
+
+
+# Programs ------------------------------------------------------------------------------------------------------------
+
+PROGRAM = """
+import os, sys
+from pathlib import Path
+from pyloader_delta import BudgetError, DataLoader, DataReader, Dataset, NumpyDataCollator, ScratchError
+
+class Lines(DataReader):
+    batch_size = 2
+    def read_file(self, path):
+        return {{"x": [int(line) for line in Path(path).read_text().split()]}}
+    def count_samples(self, path):
+        return len(Path(path).read_text().split())
+
+class Through(Dataset):
+    def batch_encode(self, batch_data):
+        return batch_data
+
+{before}
+loader = DataLoader(Lines(), Through(), NumpyDataCollator(), {root!r}, **{options!r})
+batches = iter(loader)
+for _ in range(3):
+    next(batches)
+print("ready", flush=True)
+{after}
+"""
+FOREVER = "for _ in batches: pass"
+
+
+def program(folder: Path, root: str, after: str, before: str = "", **options: Any) -> Path:
+    """Write a program that takes three batches, says "ready" and goes on as told."""
+    path = folder / "program.py"
+    path.write_text(PROGRAM.format(root=root, options={"num_epoch": None} | options, before=before, after=after))
+    return path
+
+
+def run(path: Path, wrapper: tuple[str, ...] = (), **options: Any) -> subprocess.Popen[str]:
+    """Start a program as the leader of a group, its temporary files in `tmp` beside it."""
+    temporary = path.parent / "tmp"
+    temporary.mkdir(exist_ok=True)
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "TMPDIR": str(temporary)} | options.pop("env", {})
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "process_group": 0} | options
+    command = [*wrapper, sys.executable, "-W", "error", str(path)]
+    return subprocess.Popen(command, text=True, cwd=path.parent, env=environment, **pipes)
+
+
+def output(path: Path, **options: Any) -> tuple[int, str, str]:
+    """Run a program to its end; return its exit code, output and errors."""
+    with run(path, **options) as process:
+        out, err = process.communicate(timeout=600)
+    return process.returncode, out, err
+
+
+def nothing_left(process: int, workers: list[psutil.Process], folder: Path) -> bool:
+    """Return whether a program's workers and temporary files are gone in time."""
+    gone = until(lambda: not any(alive(worker) for worker in workers) and not group(process))
+    return gone and not list((folder / "tmp").iterdir())
+
+
+def alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def group(leader: int) -> list[psutil.Process]:
+    """Return the processes of a group."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if os.getpgid(process.pid) == leader and alive(process):
+                found.append(process)
+        except (ProcessLookupError, psutil.NoSuchProcess):
+            pass
+    return found
