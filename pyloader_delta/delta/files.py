@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pyloader_delta.delta.cursor import Cursor, rows_at_once
 from pyloader_delta.delta.parquet import DataParquet, read_errors
 from pyloader_delta.delta.selection import Selection
+from pyloader_delta.delta.sizes import footer_bytes
 from pyloader_delta.delta.store import Store
 from pyloader_delta.errors import ConfigError, ReadError
 from pyloader_delta.values import Chunk, named
@@ -22,6 +23,7 @@ _MAX_FILES = (
     2  # a mapped file's pages count as ours; what is known of it, which costs more than opening, is kept longer
 )
 _MAX_KNOWN = 32
+_MAX_KNOWN_BYTES = 32 << 20
 _MAX_KEPT_DELETED = 1 << 17  # numbers of a file's deleted rows; more are read again
 _MAX_UNFILTERED_BYTES = 16 << 20  # decoded at once, to be filtered
 _MAX_CURSORS = 16  # the plan interleaves at most that many large row groups
@@ -137,7 +139,8 @@ class OpenFiles:
         )
         deleted = file.deleted
         kept = deleted if deleted is not None and len(deleted) <= _MAX_KEPT_DELETED else None
-        _keep(self._known, chunk.path, _Known(file.metadata, kept), _MAX_KNOWN)
+        room = _MAX_KNOWN_BYTES // max(footer_bytes(file.metadata), 1)
+        _keep(self._known, chunk.path, _Known(file.metadata, kept), max(min(_MAX_KNOWN, room), 1))
         return file
 
     def _check(self, chunk: Chunk, file: DataParquet, row_group: int) -> None:
@@ -213,5 +216,5 @@ def _within(rows: range | None, whole: range | None) -> bool:
 
 def _keep(kept: OrderedDict[_Key, _Kept], key: _Key, value: _Kept, most: int) -> None:
     kept[key] = value
-    if len(kept) > most:
+    while len(kept) > most:
         kept.popitem(last=False)[1].close()
