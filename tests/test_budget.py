@@ -166,7 +166,7 @@ def test_the_default_holds_two_windows_and_what_is_open_and_stays_what_it_was(wi
 
 
 def test_cursors_that_are_not_read_on_are_closed(wide):
-    with loader(wide, "1536KiB", "16MB") as one:
+    with loader(wide, "1536KiB", "24MB") as one:
         opened = one.datareader._pinned().files._cursors
         live = iter(one)
         for _ in range(10):
