@@ -14,8 +14,10 @@ from pyloader_delta.plan.mixture import MAX_LANES, MIN_LANES, OPEN_WINDOWS, lane
 from pyloader_delta.values import Chunk
 
 _STORE, _READY, _LEASED = 0.8, 0.1, 0.1  # how memory_budget is shared out
-_UNSHUFFLED_CHUNK = 16 << 20  # bytes of a row group read at once where rows keep their order, so this changes nothing
 _LEAST_WINDOW = 1 << 20
+_WHOLE, _PART = 64 << 20, 16 << 20
+"""Where rows keep their order, a row group up to the first size is read whole, a larger one in parts of the second: in
+parts costs about twice as much. Less under a small budget; the order does not depend on it."""
 _MIN_BATCH_BYTES = 1 << 20
 
 
@@ -75,9 +77,8 @@ def cut_bytes(options: Options, shuffle_rows: bool, chunks: Sequence[Chunk]) -> 
     """
     window = options.window
     if not shuffle_rows or window.unit == "chunk":
-        budget = options.memory_budget
-        most = _UNSHUFFLED_CHUNK if budget is None else min(_UNSHUFFLED_CHUNK, max(budget // 16, 1))
-        return most, most
+        share = max(budget_bytes(options, shuffle_rows=False) // 16, 1)
+        return min(_WHOLE, share), min(_PART, share)
     amount = window.amount
     if window.unit == "rows":
         amount = sum(chunk.size_bytes for chunk in chunks) * amount // (total_rows(chunks) or 1)

@@ -17,7 +17,7 @@ from pyloader_delta.values import WindowSize
 
 WorkerKind = Literal["inline", "thread", "process"]
 
-GROUP_ROWS, GROUP_BYTES = 1 << 17, 8 << 20
+GROUP_ROWS, GROUP_BYTES = 1 << 17, 16 << 20
 """Rows, and bytes of them by the chunks' own estimates, that a `rowwise` dataset gets in one call, at most."""
 SLOW_GROUP_ROWS = 2048
 """Rows that one of `slow_rows` gets in one call, at most."""

@@ -314,24 +314,25 @@ def unpack(packed: Packed, memory: NDArray[np.uint8]) -> Iterator[Any]:
 
 def _arrays(
     places: Sequence[Place], memories: Sequence[NDArray[Any]], start: int, steps: Sequence[int]
-) -> Iterator[list[NDArray[Any]]]:
+) -> Iterator[tuple[NDArray[Any], ...]]:
     """Yield the arrays of some batches of one layout."""
     origins = [(0 if place[-1] else start) + place[2] for place in places]
-    if len(steps) > 1 and steps[-1] - steps[0] == len(steps) - 1:  # one array over all of them, cut: twice as fast
+    if (
+        places and len(steps) > 1 and steps[-1] - steps[0] == len(steps) - 1
+    ):  # one array over all of them, cut: twice as fast
         whole = [
             np.ndarray(
                 (len(steps), *shape), dtype, memories[at], origin + steps[0] * step, _strides(dtype, shape, step)
             )
             for (dtype, shape, _, step, at), origin in zip(places, origins, strict=True)
         ]
-        for i in range(len(steps)):
-            yield [array[i] for array in whole]
+        yield from zip(*whole, strict=True)
         return
     for number in steps:
-        yield [
+        yield tuple(
             np.ndarray(shape, dtype, memories[at], origin + number * step)
             for (dtype, shape, _, step, at), origin in zip(places, origins, strict=True)
-        ]
+        )
 
 
 def _strides(dtype: np.dtype[Any], shape: tuple[int, ...], step: int) -> tuple[int, ...]:

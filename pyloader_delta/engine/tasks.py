@@ -23,7 +23,7 @@ class Limits:
     """Runs made or being made and not yet delivered, >= 1."""
     read_cost: int = 1
     """Times its size that a chunk takes while it is read: 2 where it is decoded first and copied then."""
-    run_bytes: int = 8 << 20
+    run_bytes: int = 16 << 20
     """A run of batches aims at this size."""
     run_rows: int = 1 << 17
     """A run of batches aims at no more rows."""

@@ -155,16 +155,32 @@ def _units(parts: Sequence[Sequence[Chunk]]) -> list[list[Chunk]]:
     Not of several files: a file that cannot be read must not take the rows of another one with it.
     """
     units: list[list[Chunk]] = []
-    room = -1
-    for chunks in parts:
-        size = sum(chunk.size_bytes for chunk in chunks)
-        joins = all(chunk.row_group is not None and chunk.rows is not None for chunk in chunks)
-        if joins and size <= room and chunks[0].path == units[-1][0].path:
-            units[-1] += chunks
-            room -= size
+    for path, run in groupby(parts, key=lambda chunks: chunks[0].path if _joins(chunks) else None):
+        if path is None:
+            units += map(list, run)
         else:
-            units.append(list(chunks))
-            room = UNIT_BYTES - size if joins else -1
+            units += _even(list(run))
+    return units
+
+
+def _joins(chunks: Sequence[Chunk]) -> bool:
+    return all(chunk.row_group is not None and chunk.rows is not None for chunk in chunks)
+
+
+def _even(parts: Sequence[Sequence[Chunk]]) -> list[list[Chunk]]:
+    """Return the row groups of a file as units: as few as their size allows, about equally large."""
+    sizes = [sum(chunk.size_bytes for chunk in chunks) for chunks in parts]
+    n_units, room = 0, -1
+    for size in sizes:
+        n_units, room = (n_units, room - size) if size <= room else (n_units + 1, UNIT_BYTES - size)
+    bounds = [sum(sizes) * number / n_units for number in range(n_units)]
+    units: list[list[Chunk]] = []
+    end = 0
+    for chunks, size in zip(parts, sizes, strict=True):
+        if not units or (len(units) < n_units and end + size / 2 > bounds[len(units)]):
+            units.append([])
+        units[-1] += chunks
+        end += size
     return units
 
 

@@ -1,11 +1,13 @@
 """The plan of an epoch: every row once, windows of the asked size, an order of its own for each epoch."""
 
 import tracemalloc
+from dataclasses import replace
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyloader_delta.plan.epoch import PART_OF_WINDOW, WHOLE_OF_WINDOW, Order, plan_epoch, split, total_rows
+from pyloader_delta.plan.epoch import PART_OF_WINDOW, UNIT_BYTES, WHOLE_OF_WINDOW, Order, plan_epoch, split, total_rows
 from pyloader_delta.plan.mixture import MAX_LANES, MIN_LANES, lanes, spread
 from pyloader_delta.values import Chunk, WindowSize
 
@@ -60,6 +62,36 @@ def test_parts_of_a_row_group_are_alike_and_come_in_order(rows, max_bytes):
 def test_unshuffled_the_order_is_that_of_the_chunks():
     plan = plan_epoch(split(row_groups([5, 6, 7]), 20), order(chunks=False, rows=False), 0)
     assert [(chunk.path, chunk.rows.start) for chunk in plan.chunks[:4]] == [("f0", 0), ("f0", 2), ("f0", 4), ("f0", 5)]
+
+
+def one_file(sizes):
+    """Return one row group of a file for each size in bytes, a row each."""
+    return [[Chunk("f", size, range(n, n + 1), n, range(n, n + 1))] for n, size in enumerate(sizes)]
+
+
+def units_of(sizes):
+    """Return the sizes of the row groups of each unit."""
+    plan = plan_epoch(one_file(sizes), replace(order(chunks=False, rows=False), window_bytes=1 << 40), 0)
+    found = {}
+    for number, window in zip(plan.units, plan.windows, strict=True):
+        found.setdefault(number, []).extend(plan.chunks[position].size_bytes for position in window)
+    return list(found.values())
+
+
+def test_units_of_a_file_are_about_equally_large():
+    assert units_of([3 << 20] * 16) == [[3 << 20] * 4] * 4  # 5, 5, 5 and 1 would be as few
+    assert units_of([UNIT_BYTES, 1, UNIT_BYTES]) == [[UNIT_BYTES], [1], [UNIT_BYTES]]
+    assert units_of([0, 0, 0]) == [[0, 0, 0]]
+
+
+@given(st.lists(st.integers(0, 2 * UNIT_BYTES), min_size=1, max_size=40))
+def test_units_are_as_few_as_their_size_allows(sizes):
+    units = units_of(sizes)
+    assert [size for unit in units for size in unit] == sizes
+    assert len(units) <= len(sizes)
+    assert all(sum(unit) <= UNIT_BYTES + 2 * max(sizes) for unit in units)
+    neighbours = pairwise(units)
+    assert all(sum(one) + sum(other) + max(sizes) > UNIT_BYTES for one, other in neighbours)
 
 
 def test_epochs_differ_and_each_is_the_same_again():
