@@ -77,7 +77,7 @@ def cut_bytes(options: Options, shuffle_rows: bool, chunks: Sequence[Chunk]) -> 
     """
     window = options.window
     if not shuffle_rows or window.unit == "chunk":
-        share = max(budget_bytes(options, shuffle_rows=False) // 16, 1)
+        share = max(budget_bytes(options, 0) // 16, 1)
         return min(_WHOLE, share), min(_PART, share)
     amount = window.amount
     if window.unit == "rows":

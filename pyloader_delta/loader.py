@@ -159,7 +159,7 @@ class DataLoader(Lengths, Insight, Facade, Resumable, Generic[T_co]):
                 f"in {type(datareader).__name__}, or give a size such as '128MiB'"
             )
         most, part = budget.cut_bytes(options, self._order.shuffle_rows and not options.full, chunks)
-        self._order = replace(self._order, window_bytes=most)
+        self._order = replace(self._order, window_bytes=part)
         self._units = split(chunks, most, part)
         self._n_rows, parts = total_rows(chunks), (datareader, dataset, datacollator)
         self._full = full_shuffle(parts, self._units, options, self.root_dir, self._n_rows)

@@ -16,6 +16,7 @@ from pyloader_delta.delta.parquet import DataParquet, read_errors
 from pyloader_delta.delta.selection import Selection
 from pyloader_delta.delta.sizes import footer_bytes
 from pyloader_delta.delta.store import Store
+from pyloader_delta.delta.view import View
 from pyloader_delta.errors import ConfigError, ReadError
 from pyloader_delta.values import Chunk, named
 
@@ -34,6 +35,7 @@ class _Known(NamedTuple):
 
     metadata: pq.FileMetaData | None = None
     deleted: NDArray[np.int64] | None = None
+    view: View | None = None
 
     def close(self) -> None: ...
 
@@ -57,6 +59,8 @@ class OpenFiles:
     def __init__(self, store: Store, selection: Selection) -> None:
         self._store = store
         self._selection = selection
+        # Of row groups that are no neighbours: no rows are counted over them, and only numbers are cheaper to read so
+        self._gaps = selection.row_id is None and not selection.numbered and all(map(_is_short, selection.schema.types))
         self._files: OrderedDict[str, DataParquet] = OrderedDict()
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._cursors: OrderedDict[tuple[str, int], Cursor] = OrderedDict()
@@ -82,12 +86,22 @@ class OpenFiles:
             if rows is None or whole is None or (rows == whole and chunk.filtered):
                 table = self._filtered(chunk, row_group)
             elif rows == whole:
-                table = self._file(chunk, row_group).row_groups(range(row_group, row_group + 1))
+                table = self._file(chunk, row_group).row_groups([row_group])
             else:
                 table = self._part(chunk, row_group, rows, whole)
             if rows is not None and table.num_rows != len(rows):
                 raise ReadError(f"{chunk} gave {table.num_rows} rows: the file is corrupt")
             return table
+
+    def together(self, chunks: Sequence[Chunk]) -> list[list[Chunk]]:
+        """Return chunks in runs of whole row groups of one file, without a filter; others alone."""
+        runs: list[list[Chunk]] = []
+        for chunk in chunks:
+            if runs and _joins(runs[-1][-1], chunk, gaps=self._gaps):
+                runs[-1].append(chunk)
+            else:
+                runs.append([chunk])
+        return runs
 
     def read_together(self, chunks: Sequence[Chunk]) -> pa.Table:
         """Return the rows of one of the runs that `together` makes: cheaper than one by one, each column one piece.
@@ -96,13 +110,13 @@ class OpenFiles:
             ReadError: As `read`.
         """
         first, last = chunks[0], chunks[-1]
-        assert first.row_group is not None
+        row_groups = [chunk.row_group for chunk in chunks if chunk.row_group is not None]
         n_rows = sum(chunk.n_rows or 0 for chunk in chunks)
         rows = f" rows {first.rows.start if first.rows else 0}..{last.rows.stop - 1 if last.rows else 0}"
         with read_errors(first.path, first.version, place=rows):
-            for number, chunk in enumerate(chunks, first.row_group):
+            for number, chunk in zip(row_groups, chunks, strict=True):
                 file = self._file(chunk, number)
-            table = file.row_groups(range(first.row_group, first.row_group + len(chunks)))
+            table = file.row_groups(row_groups)
             if table.num_rows != n_rows:
                 raise ReadError(f"{first.path}{rows} gave {table.num_rows} rows: the file is corrupt")
             return table
@@ -136,11 +150,12 @@ class OpenFiles:
             size_bytes=chunk.file_bytes,
             metadata=known.metadata,
             deleted=known.deleted,
+            view=known.view,
         )
         deleted = file.deleted
         kept = deleted if deleted is not None and len(deleted) <= _MAX_KEPT_DELETED else None
         room = _MAX_KNOWN_BYTES // max(footer_bytes(file.metadata), 1)
-        _keep(self._known, chunk.path, _Known(file.metadata, kept), max(min(_MAX_KNOWN, room), 1))
+        _keep(self._known, chunk.path, _Known(file.metadata, kept, file.view), max(min(_MAX_KNOWN, room), 1))
         return file
 
     def _check(self, chunk: Chunk, file: DataParquet, row_group: int) -> None:
@@ -155,7 +170,7 @@ class OpenFiles:
         n_rows = file.metadata.row_group(row_group).num_rows
         row_bytes = chunk.size_bytes // (chunk.n_rows or n_rows or 1) + 1
         if n_rows * row_bytes <= _MAX_UNFILTERED_BYTES:
-            return file.row_groups(range(row_group, row_group + 1), filtered=True)
+            return file.row_groups([row_group], filtered=True)
         at_once = rows_at_once(_MAX_UNFILTERED_BYTES // row_bytes, row_bytes)
         cursor = Cursor(self._opened(chunk), row_group, at_once, filtered=True)
         try:
@@ -187,25 +202,21 @@ class OpenFiles:
         return table
 
 
-def together(chunks: Sequence[Chunk]) -> list[list[Chunk]]:
-    """Return chunks in runs of neighbouring whole row groups of one file, without a filter; others alone."""
-    runs: list[list[Chunk]] = []
-    for chunk in chunks:
-        before = runs[-1][-1] if runs else None
-        if before is not None and _is_plain(before) and _is_plain(chunk) and _follows(before, chunk):
-            runs[-1].append(chunk)
-        else:
-            runs.append([chunk])
-    return runs
+def _joins(before: Chunk, chunk: Chunk, *, gaps: bool) -> bool:
+    """Return whether a whole row group follows another one of its file; with `gaps` there may be others between."""
+    first, second = before.row_group, chunk.row_group
+    if not (_is_plain(before) and _is_plain(chunk)) or first is None or second is None:
+        return False
+    same = before.path == chunk.path and before.version == chunk.version
+    return same and (second == first + 1 or (gaps and second > first and chunk.deletion_vector is None))
+
+
+def _is_short(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_primitive(kind))
 
 
 def _is_plain(chunk: Chunk) -> bool:
     return chunk.is_whole_row_group and not chunk.filtered
-
-
-def _follows(before: Chunk, chunk: Chunk) -> bool:
-    same = before.path == chunk.path and before.version == chunk.version
-    return same and before.row_group is not None and chunk.row_group == before.row_group + 1
 
 
 def _within(rows: range | None, whole: range | None) -> bool:

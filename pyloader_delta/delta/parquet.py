@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
-from itertools import accumulate
 from typing import Protocol
 
 import numpy as np
@@ -17,13 +15,14 @@ from numpy.typing import NDArray
 from pyloader_delta.delta.masks import booleans, unpacked
 from pyloader_delta.delta.match import Match
 from pyloader_delta.delta.selection import Selection
-from pyloader_delta.delta.store import Store, expecting
+from pyloader_delta.delta.store import Store, StoreFile, expecting
 from pyloader_delta.delta.stores.ranges import column_spans
 from pyloader_delta.delta.vectors import deleted_rows
+from pyloader_delta.delta.view import View
 from pyloader_delta.errors import LoaderError, ReadError
 from pyloader_delta.values import DeletionVector, named
 
-_BUFFER_BYTES = 64 << 10  # of a column, from a file that is read in ranges; what is mapped needs none
+_BUFFER_BYTES = 64 << 10  # of a column, from a file in a store; from a disk it is read whole, or mapped
 
 
 class Located(Protocol):
@@ -74,6 +73,7 @@ class DataParquet:
         size_bytes: Size of the file as the log states it; None where it does not.
         metadata: The file's footer, where it is known already.
         deleted: What `deleted` was, where it is known already.
+        view: What `view` was, where it is known already.
 
     Raises:
         ReadError: The file has another size.
@@ -91,28 +91,39 @@ class DataParquet:
         size_bytes: int | None = None,
         metadata: pq.FileMetaData | None = None,
         deleted: NDArray[np.int64] | None = None,
+        view: View | None = None,
     ) -> None:
         self._store, self._located, self._version = store, file, version
         self._selection = selection
         self.schema = selection.schema
         """Logical schema of what is read."""
-        self._source = store.open(file.path, size_bytes or None)
+        self._deleted = deleted
+        self._source = store.open(file.path, size_bytes or None, mapped=False)
         try:
             self._check_size(size_bytes)
-            self._file = pq.ParquetFile(
-                self._source,
-                metadata=metadata,
-                pre_buffer=False,
-                buffer_size=0 if isinstance(self._source, pa.MemoryMappedFile) else _BUFFER_BYTES,
-                coerce_int96_timestamp_unit="us",
-                page_checksum_verification=selection.page_checksums,
-            )
+            self._file = self._parquet(self._source, metadata)
             self.metadata: pq.FileMetaData = self._file.metadata
-            self._deleted = deleted
-            self._match(selection)
+            self.view = View(self._file, file, selection) if view is None else view
+            """What of the file belongs to which column."""
         except BaseException:
             self._source.close()
             raise
+        self.stored_schema: pa.Schema = self.view.stored_schema
+        """Schema of the file."""
+        self.columns: Match = self.view.columns
+        """The selected columns in the file."""
+        self.starts: list[int] = self.view.starts
+        """Number of the first row of each row group, deleted ones counted, and the file's number of rows."""
+
+    def _parquet(self, source: pa.NativeFile, metadata: pq.FileMetaData | None) -> pq.ParquetFile:
+        return pq.ParquetFile(
+            source,
+            metadata=metadata,
+            pre_buffer=False,
+            buffer_size=_BUFFER_BYTES if isinstance(source, StoreFile) else 0,
+            coerce_int96_timestamp_unit="us",
+            page_checksum_verification=self._selection.page_checksums,
+        )
 
     def _check_size(self, size_bytes: int | None) -> None:
         found = self._source.size()
@@ -122,33 +133,6 @@ class DataParquet:
                 f"{'had' if self._version is None else 'the log says'} {size_bytes}: "
                 "it is another file or was cut; restore it from a copy of the table"
             )
-
-    def _match(self, selection: Selection) -> None:
-        """Find the selected columns, and those of the filter, in the file."""
-        self.stored_schema: pa.Schema = self._file.schema_arrow
-        """Schema of the file."""
-        values, zone, row_id = dict(self._located.partition_values), selection.partition_timezone, selection.row_id
-        self.columns = Match(self.stored_schema, selection.fields, values, zone, row_id)
-        """The selected columns in the file."""
-        names = self.columns.names
-        self._tested = None
-        if selection.filter is not None:
-            self._tested = Match(self.stored_schema, selection.filter_fields, values, zone)
-        self._filter_names = list(dict.fromkeys([*names, *(self._tested.names if self._tested else ())]))
-        leaves = list(self.columns.first_leaf.values())
-        self._metadata = self.stored_schema.metadata is not None
-        # Then what pyarrow reads is the logical table already: wrapping it anew would cost 5 % of decoding.
-        self._as_is = (
-            pa.schema(self.columns.stored.values()).equals(self.schema, check_metadata=True)
-            and leaves == sorted(leaves)  # it gives columns in the file's order
-            and row_id is None
-        )
-
-    @cached_property
-    def starts(self) -> list[int]:
-        """Number of the first row of each row group, deleted ones counted, and the file's number of rows."""
-        groups = (self.metadata.row_group(i).num_rows for i in range(self.metadata.num_row_groups))
-        return [0, *accumulate(groups)]
 
     @property
     def deleted(self) -> NDArray[np.int64] | None:
@@ -162,7 +146,7 @@ class DataParquet:
     @property
     def absent(self) -> tuple[str, ...]:
         """Columns that are selected, or tested by the filter, and that the file lacks."""
-        return tuple(dict.fromkeys([*self.columns.absent, *(self._tested.absent if self._tested else ())]))
+        return tuple(dict.fromkeys([*self.columns.absent, *(self.view.tested.absent if self.view.tested else ())]))
 
     def n_live(self, row_group: int) -> int:
         """Return how many rows of a row group are not deleted."""
@@ -172,14 +156,18 @@ class DataParquet:
             return last - vector.cardinality  # what reading it will confirm
         return last - first - len(self._deleted_within(first, last))
 
-    def row_groups(self, row_groups: range, *, filtered: bool = False) -> pa.Table:
-        """Return the live rows of neighbouring row groups; with `filtered` those that the selection's filter keeps."""
-        first, last = self.starts[row_groups.start], self.starts[row_groups.stop]
+    def row_groups(self, row_groups: Sequence[int], *, filtered: bool = False) -> pa.Table:
+        """Return the live rows of row groups; with `filtered` those that the selection's filter keeps.
+
+        They are neighbours, where rows are deleted, numbered or filtered.
+        """
+        first = self.starts[row_groups[0]]
+        n_rows = sum(self.starts[number + 1] - self.starts[number] for number in row_groups)
         table = None
         if names := self._names(filtered):
             with expecting(self._source, lambda: column_spans(self.metadata, row_groups, names)):
                 table = self._file.read_row_groups(row_groups, columns=names, use_threads=False)
-        return Piece(self, table, first, last - first, filtered).table()
+        return Piece(self, table, first, n_rows, filtered).table()
 
     def pieces(self, row_group: int, batch_rows: int, *, filtered: bool = False) -> Iterator[Piece]:
         """Yield a row group, about `batch_rows` rows at a time; with `filtered` those that the filter keeps.
@@ -191,11 +179,22 @@ class DataParquet:
         if not names:
             yield Piece(self, None, first, last - first, filtered)
             return
-        with expecting(self._source, lambda: column_spans(self.metadata, [row_group], names), bounded=True):
-            batches = self._file.iter_batches(batch_rows, row_groups=[row_group], columns=names, use_threads=False)
-            for batch in batches:
+        with (
+            self._piecewise() as file,
+            expecting(self._source, lambda: column_spans(self.metadata, [row_group], names), bounded=True),
+        ):
+            for batch in file.iter_batches(batch_rows, row_groups=[row_group], columns=names, use_threads=False):
                 yield Piece(self, batch, first, batch.num_rows, filtered)
                 first += batch.num_rows
+
+    @contextmanager
+    def _piecewise(self) -> Iterator[pq.ParquetFile]:
+        """Give the file to be read piece by piece: mapped, where it would be read a column at a time."""
+        if isinstance(self._source, StoreFile):
+            yield self._file
+            return
+        with self._store.open(self._located.path) as source:
+            yield self._parquet(source, self.metadata)
 
     def close(self) -> None:
         """Close the file; tables that were read stay valid."""
@@ -204,7 +203,7 @@ class DataParquet:
 
     def _names(self, filtered: bool) -> list[str]:
         """Return what the file calls the columns that are read."""
-        return self._filter_names if filtered else self.columns.names
+        return self.view.filter_names if filtered else self.columns.names
 
     def _deleted_within(self, first: int, last: int) -> NDArray[np.int64]:
         """Return the deleted rows of a range, counted from its first."""
@@ -216,7 +215,7 @@ class DataParquet:
 
     def _left_out(self, table: pa.Table | None, n_rows: int, deleted: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return which rows are deleted or not kept by the filter; the others as `_logical`."""
-        tested, row_filter = self._tested, self._selection.filter
+        tested, row_filter = self.view.tested, self._selection.filter
         assert tested is not None
         assert row_filter is not None
         live = _all_but(deleted, n_rows)
@@ -245,8 +244,8 @@ class DataParquet:
 
     def _selected(self, table: pa.Table | None, first: int, n_rows: int, live: NDArray[np.bool_] | None) -> pa.Table:
         """Return rows in the logical schema; `live`: which of the file's from `first` on they are, None for all."""
-        if table is not None and self._as_is and table.num_columns == len(self.schema):
-            return table.replace_schema_metadata(None) if self._metadata else table
+        if table is not None and self.view.as_is and table.num_columns == len(self.schema):
+            return table.replace_schema_metadata(None) if self.view.has_metadata else table
         row_id = self._selection.row_id
         if row_id is None:
             return self.columns.table(self.schema, table, n_rows)

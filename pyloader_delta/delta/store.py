@@ -112,16 +112,18 @@ class Store:
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
 
-    def open(self, path: str, size: int | None = None) -> pa.NativeFile:
-        """Return an open file: a mapped one from a disk, else one that is read in ranges.
+    def open(self, path: str, size: int | None = None, *, mapped: bool = True) -> pa.NativeFile:
+        """Return an open file: from a disk, or one that is read in ranges.
 
         Args:
             path: The file.
             size: Its size in bytes where it is known: that saves a request.
+            mapped: Whether a file on a disk is mapped. To read it costs less where most of it is decoded, by the faults
+                of its pages, and these do not count as memory of the process.
         """
         client, place = self._resolved(path)
         if client is None:
-            return pa.memory_map(place)
+            return pa.memory_map(place) if mapped else pa.OSFile(place)
 
         def fetch(start: int, stop: int) -> tuple[pa.Buffer, int]:
             return client.patience.retried(lambda: client.read(place, start, stop), f"reading {path}")

@@ -248,7 +248,13 @@ def _mixed(parts: Sequence[Sequence[Chunk]], order: Order) -> tuple[list[Chunk],
     else:
         chunks = [chunk for part in parts for chunk in part]
     windows = _windows(chunks, order)
+    for window in windows:  # mixed, they are in no order: row groups of one file can be read together
+        chunks[window.start : window.stop] = sorted(chunks[window.start : window.stop], key=_place_in_table)
     return chunks, windows, range(len(windows))
+
+
+def _place_in_table(chunk: Chunk) -> tuple[str, int, int]:
+    return chunk.path, chunk.row_group or 0, 0 if chunk.rows is None else chunk.rows.start
 
 
 def _in_order(units: Sequence[Sequence[Chunk]], window_bytes: int) -> tuple[list[Chunk], list[range], Iterable[int]]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pyloader_delta.permute import permuted
 from pyloader_delta.values import Chunk, WindowSize
 
-NAME = "spread-1"
+NAME = "spread-2"
 """Name and version of what stands here: another result is another order for everybody."""
 
 MIN_LANES, MAX_LANES = 4, 16

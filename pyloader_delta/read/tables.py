@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pyloader_delta.columns import opened
 from pyloader_delta.delta.chunks import list_chunks
-from pyloader_delta.delta.files import OpenFiles, together
+from pyloader_delta.delta.files import OpenFiles
 from pyloader_delta.delta.filters.explain import Explanation
 from pyloader_delta.delta.filters.rows import row_filter
 from pyloader_delta.delta.selection import Selection, selected
@@ -105,7 +105,7 @@ class TableReader(DataReader[T_co]):
 
     def _together(self, chunks: Sequence[Chunk]) -> list[list[Chunk]]:
         own = type(self).read_chunk is not TableReader.read_chunk  # a subclass's is called for each chunk
-        return [[chunk] for chunk in chunks] if own else together(chunks)
+        return [[chunk] for chunk in chunks] if own else self._pinned().files.together(chunks)
 
     def _read_together(self, chunks: Sequence[Chunk]) -> pa.Table:
         return self._pinned().files.read_together(chunks)

@@ -107,6 +107,32 @@ def test_any_rows_may_be_deleted_and_any_parts_read_in_any_order(tmp_path_factor
             if chunk.rows.start <= start < chunk.rows.stop:
                 part = range(start, min(start + size, chunk.rows.stop))
                 assert files.read(replace(chunk, rows=part)).equals(left.slice(part.start, len(part)))
+    for chosen in (chunks, chunks[::2]):
+        runs = files.together(chosen)
+        assert [chunk for run in runs for chunk in run] == chosen
+        for run in runs:
+            parts_of_run = [left.slice(chunk.rows.start, len(chunk.rows)) for chunk in run]
+            assert len(run) == 1 or files.read_together(run).equals(pa.concat_tables(parts_of_run))
+    files.close()
+
+
+@pytest.mark.parametrize(("texts", "deleted", "n_runs"), [(False, [], 1), (True, [], 3), (False, [13], 3)])
+def test_row_groups_that_are_no_neighbours_are_read_together_where_that_is_cheaper(tmp_path, texts, deleted, n_runs):
+    x = pa.table({"x": range(60)} | ({"s": [str(i) for i in range(60)]} if texts else {}))
+    pq.write_table(x, tmp_path / "f", row_group_size=10)
+    vectors = write_vectors(tmp_path, {"f": deleted}, "i") if deleted else {"f": None}
+    described = None if not deleted else DeletionVector(*(vectors["f"].get(name) for name in _DESCRIPTOR))
+    file, fields = DataFile(str(tmp_path / "f"), 0, 0, 60 - len(deleted), (), described), plain_fields(x.schema)
+    snapshot = Snapshot(str(tmp_path), "", 3, None, x.schema, fields, (), [file])
+    store, selection = Store(str(tmp_path)), Selection(fields)
+    chunks = chunks_of(store, snapshot, [file], selection, read_footers(store, snapshot, [file], selection))[1::2]
+    files, left = OpenFiles(store, selection), x.filter(pa.array([row not in deleted for row in range(60)]))
+    runs = files.together(chunks)
+    assert [chunk for run in runs for chunk in run] == chunks
+    assert len(runs) == n_runs
+    for run in runs:
+        found = files.read_together(run) if len(run) > 1 else files.read(run[0])
+        assert found.equals(pa.concat_tables([left.slice(chunk.rows.start, len(chunk.rows)) for chunk in run]))
     files.close()
 
 

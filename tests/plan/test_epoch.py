@@ -43,6 +43,10 @@ def test_every_row_is_planned_once_in_windows_that_follow_each_other(rows, max_b
     assert plan.n_rows == sum(rows)
     assert plan.row_seed == (1 if mix else None)
     sizes = [sum(len(plan.chunks[p].rows) for p in part) for part in plan.windows]
+    if mix and window.unit != "chunk":
+        for part in plan.windows:  # so that neighbours in a file are read together
+            places = [(plan.chunks[p].path, plan.chunks[p].rows.start) for p in part]
+            assert places == sorted(places)
     if mix and window.unit == "rows":
         largest = max((len(chunk.rows) for chunk in plan.chunks), default=0)
         assert all(window.amount <= size < window.amount + largest for size in sizes[:-1])

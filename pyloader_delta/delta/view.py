@@ -1,0 +1,61 @@
+"""A file seen through the selected columns: what of it is read, found once and kept while the file is closed."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pyloader_delta.delta.match import Match
+from pyloader_delta.delta.selection import Selection
+
+
+class Partitioned(Protocol):
+    """What the log says of a file's partition."""
+
+    @property
+    def partition_values(self) -> tuple[tuple[str, str | None], ...]: ...
+
+
+class View:
+    """The selected columns, and those of the filter, in one file.
+
+    Args:
+        file: The open file; it is not kept.
+        located: What the log says of it.
+        selection: What is read of it.
+
+    Raises:
+        TableError: A partition value, or the kind of a stored column, cannot be read.
+        TypeError: A stored column has no lossless way to the table's type.
+    """
+
+    def __init__(self, file: pq.ParquetFile, located: Partitioned, selection: Selection) -> None:
+        metadata = file.metadata
+        self.starts: list[int] = [
+            0,
+            *accumulate(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)),
+        ]
+        """Number of the first row of each row group, deleted ones counted, and the file's number of rows."""
+        self.stored_schema: pa.Schema = file.schema_arrow
+        """Schema of the file."""
+        values, zone, row_id = dict(located.partition_values), selection.partition_timezone, selection.row_id
+        self.columns = Match(self.stored_schema, selection.fields, values, zone, row_id)
+        """The selected columns in the file."""
+        self.tested: Match | None = None
+        """The columns of the filter in the file."""
+        if selection.filter is not None:
+            self.tested = Match(self.stored_schema, selection.filter_fields, values, zone)
+        self.filter_names = list(dict.fromkeys([*self.columns.names, *(self.tested.names if self.tested else ())]))
+        """What the file calls the columns of both."""
+        self.has_metadata = self.stored_schema.metadata is not None
+        """Whether the file's schema has metadata, which is none of the table's."""
+        leaves = list(self.columns.first_leaf.values())
+        self.as_is = (
+            pa.schema(self.columns.stored.values()).equals(selection.schema, check_metadata=True)
+            and leaves == sorted(leaves)  # it gives columns in the file's order
+            and row_id is None
+        )
+        """Whether what pyarrow reads is the logical table already: wrapping it anew would cost 5 % of decoding."""
