@@ -77,7 +77,8 @@ def cut_bytes(options: Options, shuffle_rows: bool, chunks: Sequence[Chunk]) -> 
     """
     window = options.window
     if not shuffle_rows or window.unit == "chunk":
-        share = max(budget_bytes(options, 0) // 16, 1)
+        budget = default_budget(0) if options.memory_budget is None else options.memory_budget
+        share = max(budget // 16, 1)
         return min(_WHOLE, share), min(_PART, share)
     amount = window.amount
     if window.unit == "rows":
