@@ -126,6 +126,13 @@ def test_each_line_of_the_table_of_passes_is_true(line, tmp_path):
     assert outcome(written, passes_words(str(tmp_path))) == expected
 
 
+def test_troubleshooting_has_a_line_for_each_error():
+    text = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    seen = " ".join(line.split("|")[1] for line in text.splitlines() if line.startswith("|"))
+    classes = [name for name in pyloader_delta.__all__ if isinstance(getattr(errors, name, None), type)]
+    assert [name for name in classes if f"`{name}" not in seen] == ["LoaderError"]  # the base of all others
+
+
 def test_the_table_of_errors_is_complete_and_right():
     lines = {code(line[0]): line for line in table(ROOT / "docs" / "errors.md", "The table")}
     classes = {

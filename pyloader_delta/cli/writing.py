@@ -71,6 +71,8 @@ class TableWriter:
         if not self._pending and not self.new:
             return
         rows = pa.concat_tables(self._pending) if self._pending else self._source.schema.empty_table()
+        properties = self._properties(rows)
+        self._pending, self._bytes = [], 0
         rows = rows.combine_chunks()  # delta-rs writes chunks in any order
         try:
             write_deltalake(
@@ -79,7 +81,7 @@ class TableWriter:
                 mode="error" if self.new else "append",
                 storage_options=self._options,
                 target_file_size=_FILE_BYTES,
-                writer_properties=self._properties(rows),
+                writer_properties=properties,
                 commit_properties=CommitProperties(
                     custom_metadata={"pyloader_delta.convert": f"{self.done} records"},
                     app_transactions=[Transaction(self._app, self.done)],
@@ -90,7 +92,8 @@ class TableWriter:
             raise TableError(f"{self._uri} cannot be written: {text}; run the command again to go on") from error
         self.new = False
         self.n_rows += rows.num_rows
-        self._pending, self._bytes = [], 0
+        del rows
+        pa.default_memory_pool().release_unused()
 
     def _properties(self, rows: pa.Table) -> WriterProperties:
         row_bytes = max(self._bytes // max(rows.num_rows, 1), 1)
