@@ -60,7 +60,7 @@ class OpenFiles:
         self._store = store
         self._selection = selection
         # Of row groups that are no neighbours: no rows are counted over them, and only numbers are cheaper to read so
-        self._gaps = selection.row_id is None and not selection.numbered and all(map(_is_short, selection.schema.types))
+        self._gaps = selection.row_id is None and not selection.numbered and selection.is_short
         self._files: OrderedDict[str, DataParquet] = OrderedDict()
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._cursors: OrderedDict[tuple[str, int], Cursor] = OrderedDict()
@@ -209,10 +209,6 @@ def _joins(before: Chunk, chunk: Chunk, *, gaps: bool) -> bool:
         return False
     same = before.path == chunk.path and before.version == chunk.version
     return same and (second == first + 1 or (gaps and second > first and chunk.deletion_vector is None))
-
-
-def _is_short(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_primitive(kind))
 
 
 def _is_plain(chunk: Chunk) -> bool:

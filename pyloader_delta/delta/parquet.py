@@ -98,7 +98,7 @@ class DataParquet:
         self.schema = selection.schema
         """Logical schema of what is read."""
         self._deleted = deleted
-        self._source = store.open(file.path, size_bytes or None, mapped=False)
+        self._source = store.open(file.path, size_bytes or None, mapped=not selection.is_short)
         try:
             self._check_size(size_bytes)
             self._file = self._parquet(self._source, metadata)

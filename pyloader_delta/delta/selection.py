@@ -42,6 +42,11 @@ class Selection:
         return arrow_schema(self.fields)
 
     @cached_property
+    def is_short(self) -> bool:
+        """Whether all columns are numbers, bools or times."""
+        return all(pa.types.is_primitive(kind) for kind in self.schema.types)
+
+    @cached_property
     def filter_schema(self) -> pa.Schema:
         """Logical schema of what the filter needs."""
         return arrow_schema(self.filter_fields)

@@ -118,8 +118,8 @@ class Store:
         Args:
             path: The file.
             size: Its size in bytes where it is known: that saves a request.
-            mapped: Whether a file on a disk is mapped. To read it costs less where most of it is decoded, by the faults
-                of its pages, and these do not count as memory of the process.
+            mapped: Whether a file on a disk is mapped. To read it costs less where its values are short, by the faults
+                of its pages, and these do not count as memory of the process; large values would be copied once more.
         """
         client, place = self._resolved(path)
         if client is None:
