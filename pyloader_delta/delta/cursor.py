@@ -40,7 +40,7 @@ class Cursor:
             table = rest if isinstance(rest, pa.Table) else rest.table()
             found.append(table.slice(0, n_rows))
             n_rows -= self._drop(table, n_rows)
-        return found[0] if len(found) == 1 else pa.concat_tables(found or [self.file.schema.empty_table()])
+        return found[0] if len(found) == 1 else pa.concat_tables(found or [pa.Table.from_batches([], self.file.schema)])
 
     def skip(self, n_rows: int) -> None:
         """Go `n_rows` rows forward."""

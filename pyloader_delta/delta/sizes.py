@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import types as kinds
 
+from pyloader_delta.delta.arrays import integers
 from pyloader_delta.delta.conform import Siblings
 from pyloader_delta.delta.cursor import Cursor
 from pyloader_delta.delta.match import n_leaves
@@ -187,7 +188,7 @@ def _variable_arrays(array: pa.Array, place: str, absent: int = 0) -> Iterator[t
     elif kinds.is_map(kind) or kinds.is_list(kind):
         first, last = (array.offsets[0].as_py(), array.offsets[-1].as_py()) if len(array) else (0, 0)
         lengths = pc.subtract(array.offsets.slice(1), array.offsets.slice(0, len(array)))
-        absent += pc.sum(pc.equal(lengths, 0)).as_py() or 0
+        absent += pc.sum(pc.equal(lengths, integers([0])[0])).as_py() or 0  # not 0: that imports pandas
         if kinds.is_map(kind):
             children = {"key": array.keys, "value": array.items}
         else:
