@@ -66,7 +66,7 @@ _SHAPES = {
 }
 _MORE: dict[str, dict[str, Any]] = {
     "wide": {"shuffle_window": "32MiB"},
-    "rows-50mb": {"memory_budget": "600MiB", "shuffle_window": "100MiB"},
+    "rows-50mb": {"memory_budget": "900MiB", "shuffle_window": "50MiB"},
 }
 
 

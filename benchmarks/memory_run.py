@@ -1,5 +1,6 @@
 """One run of `benchmarks.memory`: a reading process in a cgroup, watched from outside."""
 
+import functools
 import json
 import os
 import subprocess
@@ -31,8 +32,7 @@ sys.stdin.read()
 def measured(case: Case) -> dict[str, Any]:
     """Read a table in a cgroup of its own and return what came and what it took."""
     table = case.make()
-    framework_only = [case.framework] + [""] * (_N_WORKERS if case.workers == "process" else 0)
-    imports_bytes = imports(framework_only)
+    imports_bytes = imports((case.framework, *[""] * (_N_WORKERS if case.workers == "process" else 0)))
     drop_from_page_cache(table)
     start_s = time.monotonic()
     own_bytes = 0
@@ -100,7 +100,8 @@ def drop_from_page_cache(table: Path) -> None:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def imports(frameworks: list[str]) -> int:
+@functools.cache
+def imports(frameworks: tuple[str, ...]) -> int:
     """Return the bytes that a cgroup is charged for processes that have imported what the loader needs.
 
     Args:

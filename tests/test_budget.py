@@ -145,14 +145,6 @@ def test_open_row_groups_count_in_the_budget(wide):
     assert max(held.chunks + held.cursor_bytes for held in told) <= needed
 
 
-def test_the_window_that_an_error_names_fits(wide):
-    with loader(wide, "8MiB", "18MB") as one, pytest.raises(BudgetError) as raised:
-        next(one)
-    window = str(raised.value).split("shuffle_window='")[1].split("'")[0]
-    with loader(wide, window, "18MB") as one:
-        assert rows_of(one) == N_ROWS
-
-
 def test_the_default_holds_two_windows_and_what_is_open_and_stays_what_it_was(wide, machine):
     files = {"/proc/self/cgroup": "0::/\n"} | v2(V2, 24 * MIB, 0)
     machine(files)
