@@ -41,12 +41,12 @@ def limit(table: Path, args: argparse.Namespace) -> Iterator[Pass]:
 
 
 @contextmanager
-def ours(table: Path, args: argparse.Namespace, *, workers: str) -> Iterator[Pass]:
+def ours(table: Path, args: argparse.Namespace, *, workers: str, num_workers: int) -> Iterator[Pass]:
     from benchmarks import ours
 
     window = {"shuffle_window": args.shuffle_rows} if args.shuffle_rows else {}
     options = {"batch_size": args.batch_size, "shuffle": bool(args.shuffle_rows), "workers": workers}
-    with ours.tensors(args.workload, table, **options, **window) as loader:
+    with ours.tensors(args.workload, table, num_workers=num_workers, **options, **window) as loader:
         yield partial(iter, loader)
 
 
@@ -59,7 +59,12 @@ def rival(table: Path, args: argparse.Namespace) -> Iterator[Pass]:
     )
 
 
-OWN = {"limit": limit, "threads": partial(ours, workers="thread"), "processes": partial(ours, workers="process")}
+OWN = {
+    "limit": limit,
+    "threads": partial(ours, workers="thread", num_workers=1),
+    "threads2": partial(ours, workers="thread", num_workers=2),
+    "processes": partial(ours, workers="process", num_workers=2),
+}
 
 
 def imports(name: str) -> list[str]:

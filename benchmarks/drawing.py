@@ -5,11 +5,11 @@ from typing import Any
 
 import matplotlib
 
-from benchmarks.contenders import CONTENDERS
+from benchmarks.contenders import CONTENDERS, OURS
 from benchmarks.workloads import WORKLOADS
 
 IMG = Path(__file__).parents[1] / "img"
-OURS, LIMIT, RIVAL = "#1f6f8b", "#8a8a8a", "#d9a441"
+OURS_COLOR, LIMIT, RIVAL = "#1f6f8b", "#8a8a8a", "#d9a441"
 CPU = "CPU seconds of all processes per million rows (log)"
 
 
@@ -59,7 +59,7 @@ def _lines(found: dict[str, Any], path: Path) -> None:
     for name, by_size in found.items():
         sizes = sorted(by_size, key=int)
         values = [by_size[size]["cpu_s_per_million_rows"] for size in sizes]
-        style = "-o" if name in ("threads", "processes") else "--s"
+        style = "-o" if name in OURS else "--s"
         panel.plot([int(size) for size in sizes], values, style, label=name, markersize=4)
         panel.annotate(f" {name}", (int(sizes[-1]), values[-1]), fontsize=8, va="center")
     panel.set_xscale("log", base=2)
@@ -81,7 +81,7 @@ def _write(figure: Any, path: Path) -> None:
 
 
 def _colour(name: str) -> str:
-    return LIMIT if name == "limit" else OURS if name in ("threads", "processes") else RIVAL
+    return LIMIT if name == "limit" else OURS_COLOR if name in OURS else RIVAL
 
 
 def _short(value: float) -> str:

@@ -15,7 +15,16 @@ from benchmarks import environments, measure
 from benchmarks.contenders import CONTENDERS, NAMES
 from benchmarks.workloads import WORKLOADS
 
-USUAL = ("threads", "threads shuffled", "processes", "processes shuffled", "torch", "torch shuffled")
+USUAL = (
+    "threads",
+    "threads shuffled",
+    "threads2",
+    "threads2 shuffled",
+    "processes",
+    "processes shuffled",
+    "torch",
+    "torch shuffled",
+)
 
 
 def main() -> None:
@@ -44,7 +53,7 @@ def main() -> None:
     document = {
         "benchmark": "throughput",
         "workload": f"{args.workload}: {workload.text}; batches of {args.batch_size or workload.batch_size}, "
-        f"two workers, shuffled over {workload.shuffle_rows} rows",
+        f"shuffled over {workload.shuffle_rows} rows",
         "rows_per_pass": {name: args.rows or rows(args.workload, name) for name in contenders},
         "passes": args.passes,
         "rounds": args.rounds,
