@@ -10,7 +10,7 @@ FRAMEWORKS := $(VENV)/.frameworks
 AZURITE := azurite@3.37.0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-frameworks lint docs bench clean
+.PHONY: help demo test test-frameworks lint docs bench soak clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ bench: $(STAMP)  ## Measure speed against the limit and rivals, memory in a smal
 	$(PY) -m benchmarks.planning
 	$(PY) -m benchmarks.shuffle
 	$(PY) -m benchmarks.resume
+
+soak: $(STAMP)  ## Disturb loaders at random for ten minutes and check every epoch; prints JSON
+	$(PY) -m benchmarks.soak --minutes 10
 
 clean:  ## Remove .venv, caches and generated tables
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis benchmarks/.data examples/.data
