@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from pyloader_delta.engine.tasks import Limits
 from pyloader_delta.errors import BudgetError
@@ -14,19 +15,37 @@ from pyloader_delta.plan.mixture import MAX_LANES, MIN_LANES, OPEN_WINDOWS, lane
 from pyloader_delta.values import Chunk
 
 _STORE, _READY, _LEASED = 0.8, 0.1, 0.1  # how memory_budget is shared out
-_LEAST_WINDOW = 1 << 20
 _WHOLE, _PART = 64 << 20, 16 << 20
 """Where rows keep their order, a row group up to the first size is read whole, a larger one in parts of the second: in
 parts costs about twice as much. Less under a small budget; the order does not depend on it."""
+_LEAST_WINDOW = 1 << 20
+_LARGE_BATCH = 16 << 20  # smaller ones are part of what a process costs
 _MIN_BATCH_BYTES = 1 << 20
 
 
-def needed_bytes(order: Order, units: Sequence[Sequence[Chunk]]) -> int:
-    """Return a budget that holds two neighbouring windows and the cursors that are open in them, about.
+class Needs(NamedTuple):
+    """What an order takes, about."""
+
+    budget: int
+    """A budget that holds two neighbouring windows, the cursors that are open in them, and batches."""
+    large_batch: int
+    """Bytes of a batch, where they are many; else 0."""
+
+    def beside(self, budget: int) -> int:
+        """Return what a large batch takes beyond the shares of a budget that are for batches.
+
+        It is there three times: as its rows are gathered, as it is packed, and the one before it in the loop's hands.
+        """
+        return max(3 * self.large_batch - int(budget * (_READY + _LEASED)), 0)
+
+
+def needs(order: Order, units: Sequence[Sequence[Chunk]], batch_size: int) -> Needs:
+    """Return what an order needs.
 
     Args:
         order: How the epoch is laid out.
         units: The parts of each row group or file.
+        batch_size: Rows in a batch.
     """
     chunks = [chunk for unit in units for chunk in unit]
     total = sum(chunk.size_bytes for chunk in chunks)
@@ -39,17 +58,15 @@ def needed_bytes(order: Order, units: Sequence[Sequence[Chunk]]) -> int:
         amount = order.window.amount
         window = largest + (total * amount // (total_rows(chunks) or 1) if order.window.unit == "rows" else amount)
         n_open = lanes(units, order.window)
-    return int((min(2 * window, total) + n_open * open_bytes) / _STORE) + 1
+    batch = total * batch_size // (total_rows(chunks) or (1 << 62))
+    batch = batch if batch >= _LARGE_BATCH else 0
+    store = min(2 * window + batch, total) + n_open * open_bytes
+    return Needs(max(int(store / _STORE), store + 3 * batch) + 1, batch)
 
 
-def budget_bytes(options: Options, needed: int) -> int:
-    """Return the memory budget: the user's, or one found by what there is now.
-
-    Args:
-        options: The user's.
-        needed: What `needed_bytes` gave.
-    """
-    return default_budget(needed) if options.memory_budget is None else options.memory_budget
+def budget_bytes(options: Options, needed: Needs) -> int:
+    """Return the memory budget: the user's, or one found by what there is now."""
+    return default_budget(needed.budget) if options.memory_budget is None else options.memory_budget
 
 
 def lease_bytes(budget: int) -> int:
@@ -57,15 +74,15 @@ def lease_bytes(budget: int) -> int:
     return int(budget * _LEASED)
 
 
-def limits(options: Options, budget: int) -> Limits:
+def limits(options: Options, budget: int, needed: Needs) -> Limits:
     """Return what a pass may hold at once."""
     n_workers = options.n_workers
     return Limits(
         n_workers=n_workers,
-        store_bytes=int(budget * _STORE),
+        store_bytes=max(int(budget * _STORE) - needed.beside(budget), 1),
         batch_bytes=max(int(budget * _READY), _MIN_BATCH_BYTES),
         max_queue_size=options.max_queue_size,
-        read_cost=2 if options.workers == "process" else 1,
+        read_cost=2 if options.workers == "process" or needed.large_batch else 1,
         pending_runs=1 if options.workers == "inline" else options.prefetch_factor * n_workers + 1,
     )
 
@@ -86,25 +103,29 @@ def cut_bytes(options: Options, shuffle_rows: bool, chunks: Sequence[Chunk]) -> 
     return max(amount // WHOLE_OF_WINDOW, 1), max(amount // PART_OF_WINDOW, 1)
 
 
-def check_windows(plan: EpochPlan, budget: int) -> None:
+def check_windows(plan: EpochPlan, budget: int, needed_by: Needs) -> None:
     """Raise where two neighbouring windows, which a batch across their border needs, do not fit together.
 
     Raises:
         BudgetError: They do not, with the cursors that are open then; names sizes that would fit.
     """
     needed, windows, cursors = max(_needed(plan), default=(0, 0, 0))
-    share = int(budget * _STORE)
+    batch = needed_by.large_batch
+    share = int(budget * _STORE) - needed_by.beside(budget)
     if needed <= share:
         return
     window = _fitting_window(plan, share) if plan.row_seed is not None else None
     remedies = [] if window is None else [f"shuffle_window='{window}B'"]
     if cursors or not remedies:
         remedies.append("smaller row groups" if cursors else "smaller files or row groups")
+    if batch:
+        remedies.append("a smaller batch_size")
     also = f", and row groups that are read piece by piece {cursors} more" if cursors else ""
+    left = f"{max(share, 0)} are for chunks" + (f" beside batches of about {batch}" if batch else "")
+    enough = max(int(needed / _STORE), needed + 3 * batch) + 1
     raise BudgetError(
         f"memory_budget of {budget} bytes is too small: two neighbouring windows take about {windows} bytes "
-        f"decoded{also}, and {share} are for chunks. Raise memory_budget to {int(needed / _STORE) + 1} or use "
-        f"{' or '.join(remedies)}"
+        f"decoded{also}, and {left}. Raise memory_budget to {enough} or use {' or '.join(remedies)}"
     )
 
 
@@ -118,7 +139,7 @@ def _fitting_window(plan: EpochPlan, share: int) -> int | None:
             cursor = max(cursor, chunk.cursor_bytes)
     largest = max(groups.values(), default=0)
     window = max(share // 3, 1)
-    while window >= _LEAST_WINDOW or not cursor:
+    while window >= _LEAST_WINDOW or (window and not cursor):
         n_open = min(max(OPEN_WINDOWS * window // max(largest, 1), MIN_LANES), MAX_LANES, len(groups))
         if window * 9 // 4 + n_open * cursor <= share:
             return window

@@ -22,7 +22,7 @@ class Insight:
 
     dataset: Any
     _options: Options
-    _needed: int
+    _needed: budget.Needs
     _stats: Stats
 
     if TYPE_CHECKING:

@@ -164,7 +164,8 @@ class DataLoader(Lengths, Insight, Facade, Resumable, Generic[T_co]):
         self._n_rows, parts = total_rows(chunks), (datareader, dataset, datacollator)
         self._full = full_shuffle(parts, self._units, options, self.root_dir, self._n_rows)
         self._order = self._order if self._full is None else self._full.order
-        self._needed = budget.needed_bytes(self._order, self._units if self._full is None else self._full.units)
+        units = self._units if self._full is None else self._full.units
+        self._needed = budget.needs(self._order, units, options.batch_size)
         self._group = group_size(options, sum(chunk.size_bytes for chunk in chunks), self._n_rows)
         self._stats = Stats()
         base, version = base_of(datareader, self.root_dir), chunks[0].version if chunks else None
@@ -297,9 +298,9 @@ class DataLoader(Lengths, Insight, Facade, Resumable, Generic[T_co]):
             begins, place, self._units if full is None else full.units, order, options, self._group, reread=reread
         )
         size_bytes = engine.memory_bytes
-        budget.check_windows(plan, size_bytes)
+        budget.check_windows(plan, size_bytes, self._needed)
         make = partial(
-            Scheduler, limits=budget.limits(options, size_bytes), batch_size=options.batch_size,
+            Scheduler, limits=budget.limits(options, size_bytes, self._needed), batch_size=options.batch_size,
             drop_last=options.drop_last, group=self._group, strict_types=self.dataset.input_format != "python",
             missing_as_none=self.datareader.missing_as_none, lost=self._ledger.lost if options.skips else None,
         )  # fmt: skip
