@@ -35,7 +35,7 @@ CONTENDERS = {
     ),
 }  # fmt: skip
 OURS = ("threads", "threads2", "processes")
-"""A training loop takes a core of two: one worker thread fills the other one. Two give more rows a second where the loop
+"""A training loop takes a core of two: one worker thread fills the other one. Two give more rows a second where it
 does little, and take more CPU for each row, as they share caches."""
 RIVALS = tuple(name for name in CONTENDERS if name not in ("limit", *OURS))
 NAMES = ("limit", *(f"{name}{shuffled}" for name in CONTENDERS if name != "limit" for shuffled in ("", " shuffled")))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pyloader_delta.arrays import empty_aligned
 from pyloader_delta.encode.casts import cast
 
-_BLOCK_ROWS = 4096
+_BLOCK_ROWS = 8192
 _WAY_BYTES, _LINE_BYTES = 4096, 64  # of a processor's first cache
 
 
