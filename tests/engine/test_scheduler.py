@@ -146,7 +146,9 @@ def test_every_row_comes_once_in_one_order_whatever_workers_do(
 ):
     units, rows_of_file, order = plan
     known = all(chunk.rows is not None for unit in units for chunk in unit)
-    group = group if known else 1  # as `options.group_size` has it: which batch is a unit's last is unknown before reading
+    group = (
+        group if known else 1
+    )  # as `options.group_size` has it: which batch is a unit's last is unknown before reading
     largest = max([400, sum(c.size_bytes for c in plan_epoch(units, order, 0).chunks) + batch_size * ROW_BYTES * group])
     store_bytes = max(store_bytes, 2 * largest)
     small = {"run_bytes": 200, "run_rows": 16, "read_bytes": 300, "read_chunks": 3}
