@@ -223,15 +223,25 @@ def test_ctrl_c_ends_a_program_with_one_traceback(tmp_path, root, whole_group):
 def test_a_program_that_is_ended_while_its_workers_are_stuck(tmp_path, root):
     """`del`, then the program's end: user code of three workers never comes back."""
     before = (
-        "import time\n"
+        "import threading, time\n"
         "def encode(self, batch_data):\n"
-        "    if max(batch_data['x']) > 6:\n"
+        "    if Path('stuck').exists():\n"
+        "        Path(f'in-{os.getpid()}-{threading.get_ident()}').touch()\n"
         "        time.sleep(1000)\n"
         "    return batch_data\n"
         "Through.batch_encode = encode"
     )
+    after = (
+        "Path('stuck').touch()\n"
+        "batches = iter(loader)\n"
+        "while len(list(Path('.').glob('in-*'))) < 3:\n"
+        "    time.sleep(0.02)\n"
+        "del batches, loader\n"
+    )
     for kind in ("thread", "process"):
-        with run(program(tmp_path, root, "del batches, loader", before, num_workers=3, workers=kind)) as process:
+        path = tmp_path / kind
+        path.mkdir()
+        with run(program(path, root, after, before, num_workers=3, workers=kind)) as process:
             assert process.communicate(timeout=600) == ("ready\n", "")
         assert process.returncode == 0
-        assert nothing_left(process.pid, [], tmp_path)
+        assert nothing_left(process.pid, [], path)

@@ -25,7 +25,7 @@ from under_fire import (
 
 from pyloader_delta import NumpyDataCollator
 
-LIMIT_S = 120  # a death that is not noticed would end in LoaderTimeout
+LIMIT_S = 500  # a death that is not noticed would end in LoaderTimeout
 MOMENTS = [
     "starts", "opens", "reads", "mixes", "encodes", "collates", "sends-nothing", "sends-header", "sends-half",
 ]  # fmt: skip

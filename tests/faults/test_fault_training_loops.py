@@ -28,7 +28,7 @@ def test_while_it_sleeps_what_is_held_is_bounded_and_nothing_is_done(root, execu
         again = loader.memory()
         assert (again.chunks, again.batches, again.slabs) == (held.chunks, held.batches, held.slabs)
         found += batches
-    assert sorted(np.concatenate([batch["x"] for batch in found])) == list(range(2_000_000))
+    assert (np.sort(np.concatenate([batch["x"] for batch in found])) == np.arange(2_000_000)).all()
 
 
 class Slow(NumpyThrough):
@@ -45,7 +45,7 @@ class Slow(NumpyThrough):
 
 def test_it_may_keep_every_batch_of_many_small_runs(tmp_path, executor):
     """Each run lies in memory of its own: neither descriptors nor maps of the system's may be used up by them."""
-    root = number_files(tmp_path / "n", [2] * 300)
+    root = number_files(tmp_path / "n", [6] * 100)
     with numbers(root, dataset=Slow(), **executor) as loader:
         next(iter(loader))
         before = descriptors()

@@ -48,7 +48,7 @@ def root(tmp_path):
 def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
     command = [sys.executable, "-W", "error", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, **options)
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment, **options)
 
 
 def test_a_script_without_a_main_guard_works(tmp_path, root):
@@ -80,7 +80,7 @@ def test_classes_defined_in_a_cell_of_a_notebook_work(root, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
     cells = [nbformat.v4.new_code_cell(source) for source in (CELL.format(root=root), "loader")]
     notebook = nbformat.v4.new_notebook(cells=cells)
-    NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+    NotebookClient(notebook, timeout=600, kernel_name="python3").execute()
     (printed,) = notebook.cells[0].outputs
     assert (printed.name, printed.text) == ("stdout", PRINTED)
     assert "rows=unknown batch_size=2 epoch=1" in notebook.cells[1].outputs[0].data["text/plain"]
