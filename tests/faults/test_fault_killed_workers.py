@@ -136,8 +136,25 @@ def loader(root, armed):
 
 
 @pytest.fixture(autouse=True)
+def settled(request):
+    """Both workers of the one loader are up when a test begins."""
+    if "loader" in request.fixturenames:
+        assert both_ready(request.getfixturevalue("loader"))
+
+
+@pytest.fixture(autouse=True)
 def leak_guard():
     """Not for each test: workers of the one loader come and go."""
+
+
+def both_ready(loader: Any) -> bool:
+    """Wait until no worker is about to start: one killed then counts as one that cannot start."""
+
+    def ready() -> bool:
+        members = list(loader._engine._executor._members.values())
+        return len(members) == 2 and all(member.started for member in members)
+
+    return until(ready, 60)
 
 
 def epoch(loader: Any, undisturbed: Any) -> list[bytes]:

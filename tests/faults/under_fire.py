@@ -116,7 +116,14 @@ def descriptors() -> int:
 
 
 def workers() -> list[psutil.Process]:
-    return [child for child in psutil.Process().children() if "-c" in child.cmdline()]
+    return [child for child in psutil.Process().children() if "-c" in _command(child)]
+
+
+def _command(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:  # it has just died; a zombie is one as well
+        return []
 
 
 @contextmanager
