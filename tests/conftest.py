@@ -4,6 +4,7 @@ import gc
 import os
 import re
 import shutil
+import signal
 import tempfile
 import threading
 import time
@@ -35,6 +36,8 @@ def pytest_configure(config: pytest.Config) -> None:
         prefix="t", dir=os.environ["PYTEST_DEBUG_TEMPROOT"]
     )
     tempfile.tempdir = None  # tempfile remembers its first answer
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background; programs of tests inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
