@@ -8,7 +8,7 @@ from fakes import NumpyThrough, xs
 
 from pyloader_delta import DataLoader, DeltaDataReader, NumpyDataCollator
 
-ROWS, BUDGET = 60_000, 16 << 20
+ROWS, BUDGET = 60_000, 24 << 20  # what is open in row groups that are read in parts counts
 
 
 @pytest.fixture(scope="module")
