@@ -13,6 +13,8 @@ HEADS = (
     "", "CPU s per million rows", "to the limit", "rows/s", "first batch s", "CPU s before the first row",
     "peak PSS MiB", "rows, rounds",
 )  # fmt: skip
+ROUNDS = 2
+"""Fewer rounds are no figures to go by, and the page says so."""
 FIGURES = Path(__file__).with_name("picture.json")
 
 
@@ -23,6 +25,15 @@ def write(document: dict[str, Any]) -> None:
     for name, made in (("picture", picture(document)), ("verdict", verdict(document))):
         text = between(text, name, made)
     PAGE.write_text(text)
+
+
+def write_edges(document: dict[str, Any]) -> None:
+    """Write the page's table of `benchmarks.edges` anew."""
+    lines = ["| what | measured |", "|---|---|"]
+    for case in document["cases"].values():
+        figures = "; ".join(f"{name}: {value:.3g}" for name, value in case["figures"].items())
+        lines.append(f"| {' '.join(case['text'].split())} | {figures} |")
+    PAGE.write_text(between(PAGE.read_text(), "edges", "\n".join(lines) + "\n"))
 
 
 def between(text: str, name: str, made: str) -> str:
@@ -41,6 +52,11 @@ def picture(document: dict[str, Any]) -> str:
     """Return a table for each workload."""
     machine = document["machine"]
     parts = [f"{machine['cpu']}, {machine['cores']} cores, Python {machine['python']}, pyarrow {machine['pyarrow']}."]
+    if any(one["rounds"] < ROUNDS for found in document["medians"].values() for one in found.values()):
+        parts.append(
+            "Some figures are of one round, taken while the machine was busy with other work: those by the clock "
+            "(rows/s, first batch) say little."
+        )
     for workload, sizes in WORKLOADS.items():
         found = document["medians"].get(workload)
         if found:

@@ -1,5 +1,6 @@
 """The benchmarks run, and what they compare does the same work."""
 
+import argparse
 import json
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from benchmarks import checking, handmade, limit, tables
+from benchmarks import checking, handmade, limit, measure, page, picture, tables
 from benchmarks.memory import NO_CGROUP
 from benchmarks.workloads import WORKLOADS
 
@@ -155,3 +156,56 @@ def test_twice_the_memory_there_is_streams_through_with_every_row():
     for workers in json.loads(done.stdout)["runs"].values():
         assert workers["complete"]
         assert workers["oom_kills"] == 0
+
+
+# The picture: no processes ------------------------------------------------------------------------------------------
+
+
+def picture_run(name: str, cpu_s: float, **more) -> dict:
+    figures = dict.fromkeys(measure.MEANING, 1.0) | {"cpu_s_per_million_rows": cpu_s}
+    figures.pop("ratio_to_limit")
+    run = {"workload": "tabular", "name": name, "round": 0, "batch_size": None, "n_rows": 1000}
+    return run | figures | more
+
+
+def test_ratios_are_to_the_limit_of_the_same_round():
+    runs = [
+        picture_run("limit", 1.0), picture_run("threads", 2.0),
+        picture_run("limit", 2.0, round=1), picture_run("threads", 2.0, round=1),
+        picture_run("hf", 8.0, batch_size=32), {**picture_run("tf", 0.0), "failed": "gives 2 rows, not 3"},
+    ]  # fmt: skip
+    document = picture.summary(runs)
+    assert document["medians"]["tabular"]["threads"]["ratio_to_limit"] == 1.5
+    assert document["medians"]["tabular"]["threads"]["rounds"] == 2
+    assert document["batch_sizes"]["hf"][32]["ratio_to_limit"] == 8.0
+    assert document["failed"] == {"tabular": {"tf": "gives 2 rows, not 3"}}
+    text = page.picture(document)
+    assert "| tf | fails: gives 2 rows, not 3 |" in text
+    assert "threads: 1.5 times the limit, 1.3 is wanted" in page.verdict(document)
+
+
+def test_a_rival_that_is_ahead_is_told():
+    runs = [picture_run("limit", 1.0), picture_run("threads", 1.2), picture_run("nodes", 1.1, rows_per_s=9.0)]
+    found = page.verdict(picture.summary(runs))
+    assert "tabular, CPU a row: nodes (1.1 to 1.2)" in found
+    assert "tabular, rows a second: nodes (9 to 1)" in found
+    assert "memory" not in found
+
+
+def test_a_picture_goes_on_where_it_was_cut_off():
+    args = argparse.Namespace(workloads=["jpeg"], only=["threads", "torch"], rounds=2, rival_rounds=1)
+    every = list(picture.missing(args, []))
+    assert [run["name"] for run in every[:3]] == ["limit", "threads", "threads shuffled"]
+    assert len(every) == 3 + 2 + 3
+    assert list(picture.missing(args, every[:4])) == every[4:]
+    failed = [*every[:3], {**every[3], "failed": "no"}]
+    assert all(run["name"] != every[3]["name"] for run in picture.missing(args, failed))
+
+
+def test_the_page_keeps_what_stands_around_its_markers():
+    text = "a\n<!-- x: made by python -m it -->\nold\n<!-- end of x -->\nb\n"
+    once = page.between(text, "x", "new\n")
+    assert once == "a\n<!-- x: made by python -m it -->\n\nnew\n\n<!-- end of x -->\nb\n"
+    assert page.between(once, "x", "new\n") == once
+    with pytest.raises(ValueError, match="markers of y"):
+        page.between(text, "y", "")
