@@ -2,6 +2,8 @@
 
 import os
 import signal
+from contextlib import suppress
+from pathlib import Path
 
 import psutil
 import pytest
@@ -52,13 +54,19 @@ def test_its_terminal_is_closed(tmp_path, root):
     assert nothing_left(process.pid, workers, tmp_path)
 
 
+def open_files(process: int) -> list[str]:
+    folder, found = Path(f"/proc/{process}/fd"), []
+    for name in os.listdir(folder):
+        with suppress(FileNotFoundError):  # closed meanwhile
+            found.append(os.readlink(folder / name))
+    return found
+
+
 def test_in_a_full_shuffle_which_has_a_file_on_disk(tmp_path, root):
     with run(program(tmp_path, root, FOREVER, shuffle="full", **PROCESSES)) as process:
         assert process.stdout.readline() == "ready\n"
         workers = children(process.pid, 2)
-        files = [file.path for worker in (psutil.Process(process.pid), *workers) for file in worker.open_files()]
-        held = [os.readlink(f"/proc/{process.pid}/fd/{fd}") for fd in os.listdir(f"/proc/{process.pid}/fd")]
-        assert any(str(tmp_path / "tmp") in path for path in files + held)
+        assert until(lambda: any(str(tmp_path / "tmp") in path for path in open_files(process.pid)), 60)
         process.kill()
         process.communicate(timeout=600)
     assert nothing_left(process.pid, workers, tmp_path)

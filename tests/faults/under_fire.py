@@ -99,9 +99,12 @@ def seen(batches: Any) -> list[bytes]:
 
 def until(true: Callable[[], Any], patience_s: float = PATIENCE_S) -> bool:
     """Wait until something is so, at most as long as is promised."""
-    deadline = time.monotonic() + patience_s
-    while not (found := true()) and time.monotonic() < deadline:
-        gc.collect()
+    start = collected = time.monotonic()
+    gc.collect()
+    while not (found := true()) and time.monotonic() < start + patience_s:
+        if time.monotonic() > collected + 0.5:  # each time would cost more than what is waited for
+            collected = time.monotonic()
+            gc.collect()
         time.sleep(0.02)
     return bool(found)
 
@@ -170,14 +173,27 @@ def program(folder: Path, root: str, after: str, before: str = "", **options: An
     return path
 
 
-def run(path: Path, wrapper: tuple[str, ...] = (), **options: Any) -> subprocess.Popen[str]:
-    """Start a program as the leader of a group, its temporary files in `tmp` beside it."""
+@contextmanager
+def run(path: Path, wrapper: tuple[str, ...] = (), **options: Any) -> Iterator[subprocess.Popen[str]]:
+    """Run a program as the leader of a group, its temporary files in `tmp` beside it; a test that fails ends it."""
     temporary = path.parent / "tmp"
     temporary.mkdir(exist_ok=True)
     environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "TMPDIR": str(temporary)} | options.pop("env", {})
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "process_group": 0} | options
+    prepare = options.pop("preexec_fn", None)
+
+    def prepared() -> None:
+        for number in (signal.SIGHUP, signal.SIGINT):  # the suite itself may run under nohup
+            signal.signal(number, signal.SIG_DFL)
+        if prepare is not None:
+            prepare()
+
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "process_group": 0, "preexec_fn": prepared} | options
     command = [*wrapper, sys.executable, "-W", "error", str(path)]
-    return subprocess.Popen(command, text=True, cwd=path.parent, env=environment, **pipes)
+    with subprocess.Popen(command, text=True, cwd=path.parent, env=environment, **pipes) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def output(path: Path, **options: Any) -> tuple[int, str, str]:
