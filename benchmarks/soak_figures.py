@@ -1,5 +1,8 @@
 """What the soak's processes hold, and whether that grows."""
 
+import os
+from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -7,9 +10,6 @@ import numpy as np
 import psutil
 
 from benchmarks.measure import _pss_bytes as pss_bytes
-
-_WARM_UP = 0.25
-"""Share of the acts after which memory is expected to stay flat."""
 
 
 class Figures(NamedTuple):
@@ -37,20 +37,29 @@ def figures_of(epochs: int) -> Figures:
     return Figures(epochs, main, tree, this.num_fds(), len(alive))
 
 
+def descriptors_by_kind() -> dict[str, int]:
+    """Return how many descriptors this process has open of each kind: slabs (memfd), sockets, files …"""
+    found: Counter[str] = Counter()
+    for fd in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # the one that lists them
+            name = os.readlink(f"/proc/self/fd/{fd}")
+            found["slab" if name.startswith("/memfd:") else name.partition(":")[0] if ":[" in name else "file"] += 1
+    return dict(sorted(found.items()))
+
+
 def trend(found: list[Figures]) -> dict[str, Any]:
-    """Return how memory and descriptors went over epochs, warm-up left out."""
-    kept = found[int(len(found) * _WARM_UP) :]
-    memory, memory_error = slope([f.epochs for f in kept], [f.tree_mib for f in kept])
-    fds, fds_error = slope([f.epochs for f in kept], [f.descriptors for f in kept])
+    """Return how memory and descriptors went over epochs."""
+    memory, memory_error = slope([f.epochs for f in found], [f.tree_mib for f in found])
+    fds, fds_error = slope([f.epochs for f in found], [f.descriptors for f in found])
     return {
         "mib_an_epoch": round(memory, 4),
         "mib_an_epoch_error": round(memory_error, 4),
         "descriptors_an_epoch": round(fds, 5),
         "descriptors_an_epoch_error": round(fds_error, 5),
-        "memory_mib": [round(value) for value in _range([f.tree_mib for f in kept])],
-        "main_process_mib": [round(value) for value in _range([f.main_mib for f in kept])],
-        "descriptors": _range([f.descriptors for f in kept]),
-        "processes": _range([f.processes for f in kept]),
+        "memory_mib": [round(value) for value in _range([f.tree_mib for f in found])],
+        "main_process_mib": [round(value) for value in _range([f.main_mib for f in found])],
+        "descriptors": _range([f.descriptors for f in found]),
+        "processes": _range([f.processes for f in found]),
     }
 
 

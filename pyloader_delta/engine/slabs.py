@@ -15,6 +15,7 @@ from pyloader_delta.engine.mapped import empty, has_memfd, map_memory, new_memor
 
 _SMALLEST = 1 << 20
 _STEP = 4  # capacities are 1 MiB, 4 MiB, 16 MiB, ...; pages that were never touched cost nothing
+_MOST_FREE = 64  # each costs a descriptor, and a map in each worker
 _TAKEN_STEP = 1 << 16  # multiples of which they are where pages cost whether touched or not
 
 
@@ -176,6 +177,8 @@ class SlabPool:
                 self.disown(number)
                 return
         self._free.append(number)
+        if len(self._free) > _MOST_FREE:
+            self.disown(self._free.pop(0))
 
     def disown(self, number: int) -> None:
         """Leave a slab to whoever holds it: its memory goes with the last view of it."""
