@@ -1,27 +1,19 @@
 """The leak guard: after each test no thread, child process, shared memory or temporary file of ours is left."""
 
-import gc
 import os
-import re
 import shutil
 import signal
 import tempfile
-import threading
-import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
-import psutil
 import pytest
 from hypothesis import settings
+from leaks import LOOKS, left_over
 
 settings.register_profile("patient", deadline=None)  # a busy machine is no fault of what is tested
 settings.load_profile("patient")
 
-_OURS = "pyloader_delta"
-_PATIENCE_S = 5.0  # the promise: everything is gone within five seconds
-_SHARED_MEMORY = Path("/dev/shm")
 _PASSED = pytest.StashKey[bool]()
 _OWN_FOLDER = pytest.StashKey[str]()
 
@@ -42,56 +34,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     shutil.rmtree(config.stash[_OWN_FOLDER], ignore_errors=True)
-
-
-def _threads() -> set[str]:
-    """Python threads of ours; torch, TensorFlow and Arrow keep pools of their own, which are no leak."""
-    return {f"thread {t.name} ({t.ident})" for t in threading.enumerate() if t.name.startswith(_OURS)}
-
-
-def _children() -> set[str]:
-    """Child processes, zombies too, but for Python's own resource tracker, which lives as long as the interpreter."""
-    found = set()
-    for child in psutil.Process().children(recursive=True):
-        try:
-            command = " ".join(child.cmdline())
-            if "multiprocessing.resource_tracker" not in command:
-                found.add(f"process {child.pid} ({command[:100] or child.name()})")  # no status: that changes
-        except psutil.NoSuchProcess:
-            pass
-    return found
-
-
-def _shared_memory() -> set[str]:
-    """Named shared memory; torch puts its process's number into the name, so that others' can be told from ours."""
-    if not _SHARED_MEMORY.is_dir():
-        return set()
-    mine = {os.getpid()}
-    names = (entry.name for entry in _SHARED_MEMORY.iterdir())
-    others = re.compile(r"torch_(\d+)_")
-    return {
-        f"shared memory /dev/shm/{name}"
-        for name in names
-        if not ((found := others.match(name)) and int(found[1]) not in mine)
-    }
-
-
-def _temp_files() -> set[str]:
-    return {f"temporary file {path}" for path in Path(tempfile.gettempdir()).glob(f"{_OURS}*")}
-
-
-LOOKS: tuple[Callable[[], set[str]], ...] = (_threads, _children, _shared_memory, _temp_files)
-
-
-def left_over(before: list[set[str]]) -> list[str]:
-    """Return what is there now and was not before, after waiting for it to go."""
-    deadline = time.monotonic() + _PATIENCE_S
-    while True:
-        left = sorted(thing for look, old in zip(LOOKS, before, strict=True) for thing in look() - old)
-        if not left or time.monotonic() > deadline:
-            return left
-        gc.collect()  # a loader that is garbage closes itself, but cycles have to be found first
-        time.sleep(0.02)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -2,24 +2,16 @@
 
 import argparse
 import json
-import subprocess
-import sys
 from itertools import chain
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from programs import python
 
 from benchmarks import checking, handmade, limit, measure, page, picture, tables
 from benchmarks.memory import NO_CGROUP
 from benchmarks.workloads import WORKLOADS
-
-ROOT = Path(__file__).parents[1]
-
-
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", *arguments], cwd=ROOT, capture_output=True, text=True)
 
 
 @pytest.fixture
@@ -138,8 +130,7 @@ def test_texts_are_cut_and_filled_up_to_64_tokens():
 @pytest.mark.slow
 def test_the_throughput_benchmark_prints_every_figure():
     few = ["--rows", "62500", "--rounds", "1", "--only", "threads", "processes shuffled", "torch"]
-    done = run("benchmarks.throughput", *few)
-    assert done.returncode == 0, done.stderr
+    done = python("-m", "benchmarks.throughput", *few)
     document = json.loads(done.stdout)
     for figures in document["medians"].values():
         assert figures.keys() == document["meaning"].keys()
@@ -149,7 +140,7 @@ def test_the_throughput_benchmark_prints_every_figure():
 @pytest.mark.slow
 def test_twice_the_memory_there_is_streams_through_with_every_row():
     runs = ["--runs", "process", "thread", "torch", "to_tf"]
-    done = run("benchmarks.memory", "--rows", "6500000", *runs)  # 600 MiB decoded, in 300 MiB
+    done = python("-m", "benchmarks.memory", "--rows", "6500000", *runs, status=None)  # 600 MiB decoded, in 300 MiB
     if done.returncode == NO_CGROUP:
         pytest.skip(done.stderr)
     assert done.returncode == 0, done.stdout + done.stderr

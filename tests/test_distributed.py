@@ -2,35 +2,20 @@
 
 import importlib.util
 import json
-import os
 import re
-import socket
-import subprocess
-import sys
 from collections import Counter
-from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
-
-ROOT = Path(__file__).resolve().parents[1]
-TIMEOUT_S = 280
+from programs import QUIET, free_ports, python, together
+from writing import number_table
 
 has = {name: importlib.util.find_spec(name) is not None for name in ("torch", "tensorflow", "sklearn")}
 needs_torch = pytest.mark.skipif(not (has["torch"] and has["sklearn"]), reason="torch or scikit-learn is not installed")
 needs_tensorflow = pytest.mark.skipif(not has["tensorflow"], reason="TensorFlow is not installed")
 
-QUIET = {"OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
 
-
-def run(*command: str) -> str:
-    done = subprocess.run(
-        [sys.executable, *command], cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_S, env=os.environ | QUIET
-    )
-    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
-    return done.stdout
+def run(*command: object) -> str:
+    return python(*command, env=QUIET).stdout
 
 
 @pytest.mark.slow
@@ -102,40 +87,16 @@ loaders[0].close()
 """
 
 
-def free_ports(n: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(n)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
-
-
 @pytest.mark.slow
 @needs_tensorflow
 def test_tf_distribute_with_two_workers_gets_each_row_once_in_equal_steps(tmp_path):
-    table, start = str(tmp_path / "table"), 0
-    for n in (2000, 500, 1, 3000):
-        write_deltalake(table, pa.table({"x": np.arange(start, start + n)}), mode="append")
-        start += n
+    table = number_table(tmp_path / "table", [2000, 500, 1, 3000])
     addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
-    workers = [
-        subprocess.Popen(
-            [sys.executable, "-c", _WORKER, table, str(index), *addresses], cwd=ROOT, env=os.environ | QUIET, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )
-        for index in range(2)
-    ]  # fmt: skip
-    try:
-        outputs = [worker.communicate(timeout=TIMEOUT_S) for worker in workers]
-    finally:
-        for worker in workers:
-            worker.kill()
-            worker.wait()
-    assert [worker.returncode for worker in workers] == [0, 0], outputs[0][1][-3000:] + outputs[1][1][-3000:]
-    found = [json.loads(re.findall(r"^\{.*\}$", out, re.MULTILINE)[-1]) for out, _ in outputs]
+    texts = together([("-c", _WORKER, table, index, *addresses) for index in range(2)], [QUIET, QUIET])
+    found = [json.loads(re.findall(r"^\{.*\}$", text, re.MULTILINE)[-1]) for text in texts]
     rows = Counter(row for one in found for row in one["seen"])
-    assert sorted(rows) == list(range(start))
-    assert sum(rows.values()) == start + 1  # an odd number of rows: one is repeated
+    assert sorted(rows) == list(range(5501))
+    assert sum(rows.values()) == 5502  # an odd number of rows: one is repeated
     assert found[0]["sizes"] == found[1]["sizes"] == [128] * 42 + [126]
     assert {len(one["sizes"]) for one in found} == {one["len"] for one in found} == {43}
     assert found[0]["weight"] == found[1]["weight"] > 0

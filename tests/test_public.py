@@ -1,10 +1,10 @@
 """The public names, and what `import pyloader_delta` costs."""
 
 import json
-import subprocess
-import sys
 from importlib.metadata import version
 from pathlib import Path
+
+from programs import python
 
 import pyloader_delta
 
@@ -54,8 +54,7 @@ print(json.dumps([time.process_time() - start, sorted(sys.modules)]))
 
 def imported_fresh() -> tuple[float, set[str]]:
     """Return the CPU seconds that the import takes in a fresh interpreter, and the modules it brings."""
-    printed = subprocess.run([sys.executable, "-c", _MEASURE], check=True, capture_output=True, text=True).stdout
-    cpu_s, modules = json.loads(printed)
+    cpu_s, modules = json.loads(python("-c", _MEASURE).stdout)
     return cpu_s, set(modules)
 
 

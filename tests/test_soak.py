@@ -1,24 +1,19 @@
 """A short soak: a few disturbed epochs are right, and nothing is left."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from programs import python
 
 from benchmarks.soak_figures import slope
 from benchmarks.soak_loaders import SETUPS, Loaders, Wrong
 
-ROOT = Path(__file__).parents[1]
-
 
 def test_a_few_disturbed_epochs_are_right_and_leave_nothing():
-    command = [sys.executable, "-m", "benchmarks.soak", "--minutes", "9", "--acts", "4", "--seed", "3"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    done = python("-m", "benchmarks.soak", "--minutes", 9, "--acts", 4, "--seed", 3)
     document = json.loads(done.stdout)
-    assert document["failures"] == [], done.stderr
+    assert document["failures"] == []
     assert document["left"] == []
     assert document["epochs"] >= document["acts"] == 4
 

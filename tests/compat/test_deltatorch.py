@@ -12,6 +12,7 @@ import pytest
 import torch
 from deltalake import DeltaTable, write_deltalake
 from PIL import Image
+from writing import number_table
 
 import pyloader_delta
 from pyloader_delta import ConfigError, FieldSpec, ValueTypeError
@@ -270,8 +271,7 @@ def test_the_version_stays_what_it_was(tmp_path):  # D7
 
 
 def test_rows_of_different_files_are_mixed(tmp_path):  # D11
-    for start in range(0, 400, 100):
-        write_deltalake(tmp_path, pa.table({"x": range(start, start + 100)}), mode="append")
+    number_table(tmp_path, [100] * 4)
     first, second = (ids(make(tmp_path, "x", shuffle=True), "x"), ids(make(tmp_path, "x", shuffle=True), "x"))
     assert first == second
     assert sorted(first) == list(range(400))

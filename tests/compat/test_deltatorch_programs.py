@@ -2,8 +2,6 @@
 
 import io
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 from PIL import Image
+from programs import QUIET, python
 
 pytest.importorskip("torch")
 datasets = pytest.importorskip("sklearn.datasets")
@@ -38,14 +37,7 @@ def digits(tmp_path_factory):
 
 
 def run(program, *arguments, report):
-    done = subprocess.run(
-        [sys.executable, str(PROGRAMS / program), *map(str, arguments), str(report)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stdout
+    python(PROGRAMS / program, *arguments, report, env=QUIET)
     return json.loads(report.read_text())
 
 

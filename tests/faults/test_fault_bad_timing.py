@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from fakes import AsIs, CountedNumbers, NumpyThrough, number_files, xs
-from under_fire import REPOSITORY, workers
+from programs import ROOT
+from under_fire import workers
 
 from pyloader_delta import DataLoader
 from pyloader_delta.engine.channel import Channel
@@ -95,7 +96,7 @@ def test_the_clock_jumps(root, undisturbed, executor, monkeypatch, seed):
 
 
 def test_no_wall_clock_is_asked_but_for_the_age_of_a_table():
-    package = REPOSITORY / "pyloader_delta"
+    package = ROOT / "pyloader_delta"
     asked = set()
     for path in package.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):

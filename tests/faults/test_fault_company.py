@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 from fakes import CountedNumbers, Through, number_files, numbers, xs
-from under_fire import REPOSITORY
+from programs import ROOT, python
+from writing import number_table
 
 from pyloader_delta import DataLoader
 
@@ -32,9 +33,7 @@ def root(tmp_path):
 
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_two_loaders_take_turns_on_one_table(tmp_path, executor, shuffle):
-    table = str(tmp_path / "table")
-    for start in (0, 10, 20):
-        write_deltalake(table, pa.table({"x": range(start, start + 10)}), mode="append")
+    table = number_table(tmp_path / "table", [10, 10, 10])
     options = {"framework": "numpy", "shuffle": shuffle, "num_epoch": 2}
     with DataLoader.from_delta(table, 4, num_workers=0, **options) as alone:
         expected = xs(alone)
@@ -289,12 +288,6 @@ for options in ({{"num_workers": 1, "workers": "process"}}, {{"num_workers": 1, 
 
 def test_a_loader_made_inside_a_worker_of_torchs_dataloader(tmp_path, root):
     pytest.importorskip("torch")
-    path = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "tests")])
-    command = [sys.executable, "-c", TORCH.format(root=root)]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=os.environ | {"PYTHONPATH": path}, process_group=0,
-    ) as process:  # fmt: skip
-        out, err = process.communicate(timeout=600)
-    assert (process.returncode, out) == (0, f"{ALL}\n{ALL}\n"), err
-    assert "Traceback" not in err
+    done = python("-c", TORCH.format(root=root), env={"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])})
+    assert done.stdout == f"{ALL}\n{ALL}\n"
+    assert "Traceback" not in done.stderr

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from fakes import CountedNumbers, number_files, numbers, until_error, xs
-from under_fire import FOREVER, descriptors, nothing_left, program, run, until, workers
+from leaks import until
+from under_fire import FOREVER, descriptors, nothing_left, program, run, workers
 
 import pyloader_delta
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import psutil
 import pytest
+from leaks import until
 from under_fire import (
     Armed,
     AsNumbers,
@@ -19,7 +20,6 @@ from under_fire import (
     numbered,
     numbered_files,
     seen,
-    until,
     workers,
 )
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import psutil
 import pytest
 from fakes import number_files
-from under_fire import FOREVER, nothing_left, output, program, run, until
+from leaks import until
+from under_fire import FOREVER, nothing_left, output, program, run
 
 PROCESSES = {"num_workers": 2, "workers": "process"}
 

@@ -1,24 +1,21 @@
 """What the tests of faults share: a small table, faults that a file arms, programs to be ended from outside."""
 
-import gc
 import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psutil
+from leaks import LOOKS, left_over, until
+from programs import ROOT
 
 from pyloader_delta import DataLoader, DataReader, Dataset, NumpyDataCollator
-from tests.conftest import LOOKS, left_over
 
-PATIENCE_S = 5.0  # the promise: all is gone within five seconds
-REPOSITORY = Path(__file__).parents[2]
 N_FILES, ROWS = 4, 50_000  # windows of more than 1 MiB are mixed in place
 BATCH = 20_000
 
@@ -97,18 +94,6 @@ def seen(batches: Any) -> list[bytes]:
     return found
 
 
-def until(true: Callable[[], Any], patience_s: float = PATIENCE_S) -> bool:
-    """Wait until something is so, at most as long as is promised."""
-    start = collected = time.monotonic()
-    gc.collect()
-    while not (found := true()) and time.monotonic() < start + patience_s:
-        if time.monotonic() > collected + 0.5:  # each time would cost more than what is waited for
-            collected = time.monotonic()
-            gc.collect()
-        time.sleep(0.02)
-    return bool(found)
-
-
 def idle(loader: DataLoader) -> bool:
     """Wait until a loader has nothing to do any more; return whether it came to that."""
     return until(lambda: not loader.stats().get("tasks_in_flight", 0), 60)
@@ -178,7 +163,7 @@ def run(path: Path, wrapper: tuple[str, ...] = (), **options: Any) -> Iterator[s
     """Run a program as the leader of a group, its temporary files in `tmp` beside it; a test that fails ends it."""
     temporary = path.parent / "tmp"
     temporary.mkdir(exist_ok=True)
-    environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "TMPDIR": str(temporary)} | options.pop("env", {})
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)} | options.pop("env", {})
     prepare = options.pop("preexec_fn", None)
 
     def prepared() -> None:

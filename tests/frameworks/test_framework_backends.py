@@ -2,16 +2,13 @@
 
 import importlib.util
 import json
-import os
 import re
-import subprocess
-import sys
 
 import pytest
+from programs import free_ports, python, together
 
 from examples.tables import digits
-from tests.test_distributed import free_ports
-from tests.test_examples import ROOT, needs_sources, number, run
+from tests.test_examples import needs_sources, number, run
 
 pytestmark = [pytest.mark.frameworks, needs_sources]
 
@@ -43,9 +40,7 @@ assert keras._adapter_class() is None
 
 def test_keras_without_its_private_module_is_no_error():
     pytest.importorskip("keras")
-    env = os.environ | {"KERAS_BACKEND": "jax"}
-    done = subprocess.run([sys.executable, "-c", WITHOUT], cwd=ROOT, env=env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    python("-c", WITHOUT, env={"KERAS_BACKEND": "jax"})
 
 
 def test_replicas_of_one_process_share_its_rows_and_keep_equal_weights(folder):
@@ -61,21 +56,10 @@ def test_two_workers_train_the_same_weights_on_different_rows(folder):
     pytest.importorskip("tensorflow")
     addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
     digits(folder)  # so that they do not both write it
-    workers = []
-    for index in range(2):
-        setup = json.dumps({"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}})
-        command = [sys.executable, "-m", "examples.tf_strategy", "--folder", folder]
-        env = os.environ | {"TF_CONFIG": setup}
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        workers.append(subprocess.Popen(command, cwd=ROOT, env=env, text=True, **pipes))
-    try:
-        texts = [worker.communicate(timeout=600)[0] for worker in workers]
-    finally:
-        for worker in workers:
-            worker.kill()
-            worker.wait()
-    for worker, text in zip(workers, texts, strict=True):
-        assert worker.returncode == 0, text
+    tasks = [{"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}} for index in range(2)]
+    command = ("-m", "examples.tf_strategy", "--folder", folder)
+    texts = together([command, command], [{"TF_CONFIG": json.dumps(task)} for task in tasks])
+    for text in texts:
         assert re.findall(r"epoch \d: (\d+) rows", text) == ["1438"] * 3  # an odd number of rows: one is repeated
         assert number(r"tf.distribute: ([\d.]+)% of the test images are right", text) >= 85
     assert re.findall(r"weights: (\w+)", texts[0]) == re.findall(r"weights: (\w+)", texts[1])

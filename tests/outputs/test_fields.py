@@ -2,7 +2,6 @@
 
 import datetime as dt
 import io
-import subprocess
 import sys
 from decimal import Decimal
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
+from programs import python
 
 from pyloader_delta import ConfigError, ContractError, DataLoader, FieldSpec, ValueTypeError
 from pyloader_delta.collate.framework import collator_of
@@ -360,4 +360,4 @@ for framework in ("numpy", "tensorflow"):
     collator_of(framework).collate_batch(encoded)
 assert not {"pandas", "torch", "tensorflow"} & set(sys.modules)
 """
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+    python("-c", program)

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 from fakes import AsIs, CountedNumbers, NumpyThrough, Through, number_files
+from leaks import until
 
 from pyloader_delta import ConfigError, DataLoader, DeltaDataReader, NumpyDataCollator
 from pyloader_delta.report import Memory, Times, reported
@@ -62,9 +63,7 @@ def test_memory_counts_batches_and_open_cursors_while_the_loop_sleeps(tmp_path):
     with DataLoader(reader, NumpyThrough(), NumpyDataCollator(), root, **options) as loader:
         live = iter(loader)
         next(live)
-        deadline = time.monotonic() + 20
-        while loader.stats()["tasks_in_flight"] and time.monotonic() < deadline:
-            time.sleep(0.01)
+        assert until(lambda: not loader.stats()["tasks_in_flight"], 60)
         held = loader.memory()
         assert held.batches > 0
         assert held.chunks > 0

@@ -1,7 +1,5 @@
 """Batches as record batches and data frames: true types with nulls, on the loader's memory, in every executor."""
 
-import subprocess
-import sys
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
+from programs import python
 
 from pyloader_delta import (
     ArrowDataCollator,
@@ -258,8 +257,7 @@ assert not {{"pandas", "jax", "torch"}} & set(sys.modules), "the training proces
 
 
 def test_record_batches_need_no_pandas(table):
-    done = subprocess.run([sys.executable, "-c", PROGRAM.format(table=table)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    python("-c", PROGRAM.format(table=table))
 
 
 @pytest.mark.parametrize("framework", ["arrow", "pandas"])

@@ -4,9 +4,8 @@ import itertools
 import json
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from writing import number_table
 
 from pyloader_delta import ConfigError, DataLoader, DeltaDataReader, NumpyDataCollator
 from tests.conftest import EXECUTORS
@@ -19,10 +18,7 @@ N_ROWS = 100
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
-    path = str(tmp_path_factory.mktemp("table"))
-    for start in range(0, N_ROWS, 30):
-        write_deltalake(path, pa.table({"id": np.arange(start, min(start + 30, N_ROWS))}), mode="append")
-    return path
+    return number_table(tmp_path_factory.mktemp("table"), [30, 30, 30, 10], column="id")
 
 
 def made(table, **options):

@@ -1,11 +1,10 @@
 """`progress=True`: a bar that is exact, ends with the loop, and changes nothing of what is delivered."""
 
 import re
-import subprocess
-import sys
 from itertools import islice
 
 import pytest
+from programs import python
 
 from pyloader_delta import ConfigError, progress
 from tests.fakes import CountedNumbers, Numbers, number_files, numbers, xs
@@ -108,4 +107,4 @@ def test_tqdm_is_not_imported_unless_a_bar_is_shown(root):
         "import sys; from tests.fakes import *; l = numbers(sys.argv[1], progress=False, num_workers=0); "
         "list(l); l.close(); assert 'tqdm' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", code, root], check=True)
+    python("-c", code, root)

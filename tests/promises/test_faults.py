@@ -6,8 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 from fakes import AsIs, Numbers, Through, number_files, numbers, text_of, until_error, xs
+from writing import number_table
 
 from pyloader_delta import (
     BudgetError,
@@ -24,10 +25,7 @@ from pyloader_delta import (
 @pytest.fixture
 def table(tmp_path):
     """Twelve files of one row group each."""
-    root = str(tmp_path / "table")
-    for start in range(0, 36, 3):
-        write_deltalake(root, pa.table({"x": [start, start + 1, start + 2]}), mode="append")
-    return root
+    return number_table(tmp_path / "table", [3] * 12)
 
 
 def data_files(root: str) -> list[Path]:

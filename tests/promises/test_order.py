@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, WriterProperties, write_deltalake
 from fakes import CountedNumbers, Numbers, NumpyThrough, Through, number_files, numbers, until_error, xs
+from writing import number_table
 
 from pyloader_delta import DataLoader, DeltaDataReader, IncompleteEpochError, NumpyDataCollator
 from pyloader_delta.permute import NAME, permuted
@@ -280,9 +281,7 @@ COMMITS = [
 
 @pytest.mark.parametrize(("change", "mix_rows", "executor"), COMMITS)
 def test_what_is_committed_in_mid_epoch_changes_nothing(tmp_path, change, mix_rows, executor):
-    root = str(tmp_path / "table")
-    for start in range(0, 36, 3):
-        write_deltalake(root, pa.table({"x": [start, start + 1, start + 2]}), mode="append")
+    root = number_table(tmp_path / "table", [3] * 12)
     reader = DeltaDataReader(batch_size=4, shuffle=mix_rows)
     options = {"shuffle_window": "chunk", "max_queue_size": 1, "num_epoch": 2} | executor
     with DataLoader(reader, Through(), NumpyDataCollator(), root, **options) as loader:

@@ -4,17 +4,16 @@ import os
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from fakes import CountedNumbers, NumpyThrough, Through, number_files, numbers, xs
+from programs import ROOT, python
 
 from pyloader_delta import DataLoader, DeltaDataReader, NumpyDataCollator
 
-REPOSITORY = Path(__file__).parents[2]
 ALL = [[0, 1], [2, 3], [4, 5], [6]]
 
 CELL = """
@@ -45,10 +44,8 @@ def root(tmp_path):
     return number_files(tmp_path / "numbers", [3, 4])
 
 
-def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
-    command = [sys.executable, "-W", "error", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment, **options)
+def run(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    return python("-W", "error", *arguments, env={"PYTHONPATH": str(ROOT)}, **options)
 
 
 def test_a_script_without_a_main_guard_works(tmp_path, root):
@@ -68,7 +65,7 @@ def test_classes_of_a_module_beside_the_script_work(tmp_path, root):
     classes, program = source.split("with DataLoader")
     (tmp_path / "my_classes.py").write_text(classes)
     (tmp_path / "script.py").write_text("from my_classes import *\nwith DataLoader" + program)
-    done = run(str(tmp_path / "script.py"), cwd=REPOSITORY)
+    done = run(str(tmp_path / "script.py"), cwd=ROOT)
     assert (done.stdout, done.stderr, done.returncode) == (PRINTED, "", 0)
 
 
@@ -77,7 +74,7 @@ def test_classes_defined_in_a_cell_of_a_notebook_work(root, monkeypatch):
     import nbformat
     from nbclient import NotebookClient
 
-    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     cells = [nbformat.v4.new_code_cell(source) for source in (CELL.format(root=root), "loader")]
     notebook = nbformat.v4.new_notebook(cells=cells)
     NotebookClient(notebook, timeout=600, kernel_name="python3").execute()

@@ -1,15 +1,11 @@
 """Ranks: every row on one of them, as many batches on each, found at `iter()`."""
 
-import os
-import subprocess
-import sys
 from collections import Counter
 
-import numpy as np
-import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
 from fakes import AsIs, CountedNumbers, Numbers, NumpyThrough, Through, number_files, numbers, xs
+from programs import python
+from writing import number_table
 
 from pyloader_delta import ConfigError, ContractError, DataLoader, DeltaDataReader, NumpyDataCollator
 
@@ -28,10 +24,7 @@ def loader(root, rank, world_size, **options):
 @pytest.mark.parametrize("uneven", ["pad", "mask", "drop"])
 @pytest.mark.parametrize("world_size", [3, 7])
 def test_T5_ranks_have_equal_steps_and_each_row_is_on_one(tmp_path, files, uneven, world_size):
-    root, start = str(tmp_path / "table"), 0
-    for n in files:
-        write_deltalake(root, pa.table({"x": np.arange(start, start + n)}), mode="append")
-        start += n
+    root, n_rows = number_table(tmp_path / "table", files), sum(files)
     seen, steps, padded = Counter(), set(), 0
     for rank in range(world_size):
         with loader(root, rank, world_size, uneven=uneven) as one:
@@ -42,8 +35,8 @@ def test_T5_ranks_have_equal_steps_and_each_row_is_on_one(tmp_path, files, uneve
         for batch in batches:
             seen.update(batch["x"][batch["_valid"]] if uneven == "mask" else batch["x"])
     assert len(steps) == 1
-    assert padded == (0 if uneven == "drop" else -start % world_size)
-    assert len(seen) == (start - start % world_size if uneven == "drop" else start)
+    assert padded == (0 if uneven == "drop" else -n_rows % world_size)
+    assert len(seen) == (n_rows - n_rows % world_size if uneven == "drop" else n_rows)
     assert sum(seen.values()) == len(seen) + (padded if uneven == "pad" else 0)
 
 
@@ -155,16 +148,9 @@ def test_T5_torchrun_trains_on_three_ranks_and_none_waits_for_ever(tmp_path):
     pytest.importorskip("torch")
     roots = [str(tmp_path / "table"), str(tmp_path / "one file")]
     for root, files in zip(roots, (FILES, [sum(FILES)]), strict=True):
-        start = 0
-        for n in files:
-            write_deltalake(root, pa.table({"x": np.arange(start, start + n)}), mode="append")
-            start += n
+        number_table(root, files)
     script = tmp_path / "train.py"
     script.write_text(_TRAIN)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "3"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [*command, str(script), *roots], capture_output=True, text=True, timeout=280, env=environment, check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 3]
+    done = python(*launcher, script, *roots, env={"OMP_NUM_THREADS": "1"})
     assert done.stdout.splitlines().count("rows 100002 100000 [33334, 33334, 33334]") == 2

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 from fakes import AsIs, CountedNumbers, Numbers, NumpyThrough, Through, number_files, xs
+from writing import number_table
 
 from pyloader_delta import (
     ConfigError,
@@ -136,9 +137,7 @@ def test_T14_windows_that_were_delivered_are_not_read_again(tmp_path):
 
 
 def test_T14_of_a_table_only_the_row_groups_from_the_window_on_are_read(tmp_path, monkeypatch):
-    root = str(tmp_path / "table")
-    for start in range(0, 400, 40):
-        write_deltalake(root, pa.table({"x": list(range(start, start + 40))}), mode="append")
+    root = number_table(tmp_path / "table", [40] * 10)
 
     def table(**options):
         reader = DeltaDataReader(9, shuffle=True)

@@ -4,10 +4,10 @@ import json
 from collections import Counter
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from deltalake import WriterProperties, write_deltalake
+from deltalake import WriterProperties
 from fakes import CountedNumbers, NumpyThrough, Through, number_files, xs
+from writing import number_table
 
 from pyloader_delta import DataLoader, DeltaDataReader, NumpyDataCollator, StateError
 
@@ -17,13 +17,8 @@ ROWS = 400
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
     """Three files; row groups of 50 rows, above an eighth of the windows here, so that they are read in parts."""
-    root, start = str(tmp_path_factory.mktemp("table") / "t"), 0
     properties = WriterProperties(max_row_group_size=50, write_batch_size=50)
-    for n in (230, 20, 150):
-        rows = pa.table({"x": np.arange(start, start + n)})
-        write_deltalake(root, rows, mode="append", writer_properties=properties)
-        start += n
-    return root
+    return number_table(tmp_path_factory.mktemp("table") / "t", [230, 20, 150], writer_properties=properties)
 
 
 def loader(root, rank=0, world_size=1, *, dataset=None, **options):

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from fakes import NumpyThrough, xs
+from writing import number_table
 
 from pyloader_delta import ConfigError, DataLoader, DeltaDataReader, NumpyDataCollator, ReadError, StateError
 
@@ -41,16 +42,14 @@ def alike(found, expected):
 @pytest.fixture
 def table(tmp_path):
     """A table of two versions, and the state after 10 of the 25 batches of the first epoch on the earlier one."""
-    root = str(tmp_path / "t")
-    for start in range(0, BEFORE, 50):
-        write_deltalake(root, pa.table({"x": np.arange(start, start + 50)}), mode="append")
+    root = number_table(tmp_path / "t", [50] * (BEFORE // 50))
     with loader(root) as one:
         live = iter(one)
         for _ in range(10):
             next(live)
         state = json.loads(json.dumps(one.state_dict()))
         rest = batches_of(live)[: 25 - 10]
-    write_deltalake(root, pa.table({"x": np.arange(BEFORE, AFTER)}), mode="append")
+    number_table(root, [AFTER - BEFORE], start=BEFORE)
     return root, state, rest
 
 
@@ -213,9 +212,7 @@ def test_an_earlier_version_whose_log_is_gone_is_an_error_that_names_it(table):
 
 def test_another_table_an_older_version_or_other_options_are_refused_in_any_case(table, tmp_path):
     root, state, _ = table
-    other = str(tmp_path / "other")
-    for start in range(0, BEFORE, 40):
-        write_deltalake(other, pa.table({"x": np.arange(start, start + 40)}), mode="append")
+    other = number_table(tmp_path / "other", [40] * (BEFORE // 40))
     for make, named in (
         (lambda: loader(other), "the table differs"),
         (lambda: loader(root, version=2), r"Give the reader version=3$"),

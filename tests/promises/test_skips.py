@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 from fakes import AsIs, CountedNumbers, Numbers, Through, number_files, text_of, until_error, xs
+from writing import number_table
 
 from pyloader_delta import (
     ConfigError,
@@ -286,9 +287,7 @@ def test_where_nothing_can_be_read_it_is_an_error(root, kind, error):
 
 
 def test_a_corrupt_row_group_of_a_table_is_skipped(tmp_path):
-    root = str(tmp_path / "t")
-    for start in range(0, 40, 10):
-        write_deltalake(root, pa.table({"x": np.arange(start, start + 10)}), mode="append")
+    root = number_table(tmp_path / "t", [10] * 4)
     reader = DeltaDataReader(4, shuffle=True)
     path = Path(DeltaDataReader().chunks(root)[1].path)
     with DataLoader(reader, Through(), AsIs(), root, on_error="skip", num_workers=2, shuffle_window=20) as some:

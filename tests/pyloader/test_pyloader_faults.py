@@ -2,14 +2,13 @@
 
 import os
 import random
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+from programs import python
 
 import pyloader_delta
 from pyloader_delta import (
@@ -445,7 +444,7 @@ def test_l17_a_missing_folder_is_an_error(tmp_path):
 
 def test_l19_the_import_leaves_logging_alone_and_warns_of_nothing():
     code = "import logging, pyloader_delta; print(logging.getLogger().handlers, logging.getLogger().level)"
-    printed = subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, capture_output=True, text=True)
+    printed = python("-W", "error", "-c", code)
     assert (printed.stdout, printed.stderr) == ("[] 30\n", "")
 
 

@@ -2,12 +2,10 @@
 
 import importlib.util
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from programs import QUIET, python
 
 PROGRAMS = Path(__file__).parent / "programs"
 N_EPOCHS, BATCH_SIZE = 5, 16
@@ -15,15 +13,7 @@ N_EPOCHS, BATCH_SIZE = 5, 16
 
 def run(program: str, *arguments: str, report: Path) -> list[tuple[int, int, list[int], list[int]]]:
     """Run a program and return (step, epoch, rows, second column) of each batch that it was given."""
-    done = subprocess.run(
-        [sys.executable, str(PROGRAMS / program), *arguments, str(report)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=300,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-    )
-    assert done.returncode == 0, done.stdout
+    python(PROGRAMS / program, *arguments, report, env=QUIET)
     return [tuple(batch) for batch in json.loads(report.read_text())]
 
 

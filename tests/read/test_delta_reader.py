@@ -5,8 +5,6 @@ import datetime as dt
 import decimal
 import json
 import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder, WriterProperties, write_deltalake
+from programs import python
 from reading import gather, in_parts, read
+from writing import number_table
 
 from pyloader_delta.errors import ConfigError, ReadError, TableError
 from pyloader_delta.read.delta import DeltaDataReader
@@ -185,9 +185,7 @@ def test_parts_of_a_row_group_are_read_in_order_and_out_of_order(numbers, n_rows
 
 
 def test_parts_of_more_row_groups_than_there_are_cursors_interleave(tmp_path):
-    root = str(tmp_path / "t")
-    for i in range(10):
-        write_deltalake(root, pa.table({"x": list(range(3000 * i, 3000 * (i + 1)))}), mode="append")
+    root = number_table(tmp_path / "t", [3000] * 10)
     reader = DeltaDataReader()
     parts = in_parts(reader.chunks(root), 1000)
     interleaved = [part for start in range(3) for part in parts[start::3]]
@@ -195,9 +193,7 @@ def test_parts_of_more_row_groups_than_there_are_cursors_interleave(tmp_path):
 
 
 def test_open_files_and_cursors_are_few_and_close_closes_them(tmp_path):
-    root = str(tmp_path / "t")
-    for i in range(12):
-        write_deltalake(root, pa.table({"x": [2 * i, 2 * i + 1]}), mode="append")
+    root = number_table(tmp_path / "t", [2] * 12)
     reader = DeltaDataReader()
     for part in in_parts(reader.chunks(root), 1)[::2]:
         reader.read_chunk(part)
@@ -436,18 +432,18 @@ def test_a_copy_is_small_whatever_the_number_of_files(tmp_path):
     assert len(cloudpickle.dumps(reader)) < 2000
 
 
-def test_a_copy_reads_in_another_process(numbers):
+def test_a_copy_reads_in_another_process(numbers, tmp_path):
     reader = DeltaDataReader(columns=["x"])
-    work = cloudpickle.dumps((reader, in_parts(reader.chunks(numbers), 3)))
+    work = tmp_path / "work"
+    work.write_bytes(cloudpickle.dumps((reader, in_parts(reader.chunks(numbers), 3))))
     program = (
         "import sys, cloudpickle\n"
-        "reader, chunks = cloudpickle.load(sys.stdin.buffer)\n"
+        "with open(sys.argv[1], 'rb') as work:\n"
+        "    reader, chunks = cloudpickle.load(work)\n"
         "print([x for chunk in chunks for x in reader.read_chunk(chunk)['x'].to_pylist()])\n"
         "assert 'deltalake' not in sys.modules\n"
     )
-    env = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
-    done = subprocess.run([sys.executable, "-c", program], input=work, capture_output=True, env=env, check=True)
-    assert done.stdout.decode().strip() == str(list(range(10)))
+    assert python("-c", program, work).stdout.strip() == str(list(range(10)))
 
 
 def test_a_copy_notices_that_the_table_was_replaced(numbers, tmp_path):

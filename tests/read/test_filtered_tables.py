@@ -16,6 +16,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder, WriterProperties, write_deltalake
 from reading import gather, in_parts, read
 from vectors import delete_rows
+from writing import number_table
 
 from pyloader_delta import ConfigError, DataLoader, Dataset, DeltaDataReader, NumpyDataCollator, ReadError
 from pyloader_delta.delta import files as delta_files
@@ -264,9 +265,7 @@ def test_before_chunks_there_is_nothing_to_explain():
 
 
 def test_files_that_are_left_out_are_not_opened(tmp_path):
-    root = str(tmp_path / "table")
-    for start in (0, 10):
-        write_deltalake(root, pa.table({"i": list(range(start, start + 10))}), mode="append")
+    root = number_table(tmp_path / "table", [10, 10], column="i")
     for uri in DeltaTable(root).file_uris():
         if pq.read_table(uri).column("i")[0].as_py() == 0:
             Path(uri).unlink()

@@ -4,8 +4,6 @@ import gc
 import json
 import os
 import re
-import subprocess
-import sys
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +14,7 @@ import pyarrow as pa
 import pytest
 from deltalake import WriterProperties, write_deltalake
 from fakes import AsIs, CountedNumbers, Numbers, NumpyThrough, Through, number_files, numbers, until_error, xs
+from programs import python
 
 from pyloader_delta import (
     BudgetError,
@@ -312,7 +311,7 @@ with DataLoader.from_delta(sys.argv[1], 8, shuffle="full", framework="numpy", nu
 
 
 def test_a_disk_that_gets_full_is_an_error_that_names_what_to_free(table):
-    done = subprocess.run([sys.executable, "-c", _FULL_DISK, table], capture_output=True, text=True, check=True)
+    done = python("-c", _FULL_DISK, table)
     assert "could not write to" in done.stdout
     assert "name another folder by scratch_dir" in done.stdout
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.fs as fs
+from programs import free_ports
 
 _READY_S = 300  # azurite is a big program, and the machine may be busy
 _AZURE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
@@ -51,7 +52,7 @@ def s3(folder: Path) -> Iterator[Server]:
     """moto."""
     if importlib.util.find_spec("moto") is None or importlib.util.find_spec("flask_cors") is None:
         raise LookupError("moto is not installed: pip install -r requirements.txt")
-    port = _free_port()
+    port = free_ports(1)[0]
     with _running([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], port, folder):
         arrow = fs.S3FileSystem(
             access_key="test",
@@ -80,7 +81,7 @@ def gs(folder: Path) -> Iterator[Server]:
     found = sorted(Path(spec.origin).parent.glob("vendor/fake-gcs-server/bin/fake-gcs-server-*")) if spec else []
     if not found:
         raise LookupError("fake-gcs-server is not installed: pip install -r requirements.txt")
-    port = _free_port()
+    port = free_ports(1)[0]
     command = [str(found[0]), "-scheme", "http", "-host", "127.0.0.1", "-port", str(port), "-backend", "memory"]
     command += ["-public-host", f"127.0.0.1:{port}"]  # for object_store, which speaks XML
     with _running(command, port, folder):
@@ -101,7 +102,7 @@ def az(folder: Path) -> Iterator[Server]:
     program = str(beside) if beside.exists() else shutil.which("azurite-blob")
     if program is None:
         raise LookupError("azurite-blob is not installed: `make test` installs it where there is npm")
-    port = _free_port()
+    port = free_ports(1)[0]
     command = [program, "--blobHost", "127.0.0.1", "--blobPort", str(port), "--silent"]
     with _running([*command, "--disableTelemetry", "--skipApiVersionCheck", "--inMemoryPersistence"], port, folder):
         arrow = fs.AzureFileSystem(
@@ -180,9 +181,3 @@ def _listens(port: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
