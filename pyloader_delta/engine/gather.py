@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,7 @@ from pyloader_delta.arrays import is_binary, text_parts
 from pyloader_delta.columns import column_kind, joined, numbers, shaped
 from pyloader_delta.engine.leases import Lease, lent
 from pyloader_delta.engine.pack import Tray
+from pyloader_delta.engine.rows import MOST_BYTES, Rows
 from pyloader_delta.engine.shared import over
 from pyloader_delta.engine.slabs import aligned, put
 from pyloader_delta.engine.tasks import Segment
@@ -42,16 +43,25 @@ def gather(
     staying: list[NDArray[Any] | None] = [None] * len(plan.names)
     if tray is not None and lease is not None and len(where) == 1 and n_rows == where[0].n_rows:
         staying = [where[0].in_place(name) for name in plan.names]
+    alone: list[_Alone | None] = [None] * len(plan.names)
+    if len(where) == 1 and n_rows == where[0].n_rows:
+        alone = [_alone(where[0], name) if d is None else None for name, d in zip(plan.names, plan.dtypes, strict=True)]
     if tray is not None and filled:
         moving = [d for d, stays in zip(plan.dtypes, staying, strict=True) if d is not None and stays is None]
-        if moving:
-            tray.open(sum([aligned(n_rows * dtype.itemsize) for dtype in moving]))
+        sizes = [n_rows * dtype.itemsize for dtype in moving] + [one.size_bytes for one in alone if one is not None]
+        if sizes:
+            tray.open(sum(map(aligned, sizes)))
     arrays: list[Any] = []
     given: list[pa.Field] = []
-    for name, field, dtype, stays in zip(plan.names, plan.fields, plan.dtypes, staying, strict=True):
+    for name, field, dtype, stays, one in zip(plan.names, plan.fields, plan.dtypes, staying, alone, strict=True):
         whole: Any
         if stays is not None and lease is not None and tray is not None:
             whole = tray.keep(lent(stays, lease))
+        elif one is not None:
+            room = (
+                tray.column(_BYTE, one.size_bytes) if tray is not None and filled else np.empty(one.size_bytes, _BYTE)
+            )
+            whole = one.rows.taken(one.numbers, room)
         elif dtype is None:
             parts = [_gathered(found, name) for found in where]
             whole, field = parts[0] if len(parts) == 1 else joined(*zip(*parts, strict=True))
@@ -63,6 +73,26 @@ def gather(
         arrays.append(whole if field.metadata is None or isinstance(whole, list) else shaped(whole, field))
         given.append(field)
     return Columns(plan.schema if given == plan.fields else pa.schema(given), arrays, n_rows)
+
+
+_BYTE = np.dtype(np.uint8)
+
+
+class _Alone(NamedTuple):
+    """A column whose rows are copied one by one."""
+
+    rows: Rows
+    numbers: NDArray[np.int64]
+    size_bytes: int
+
+
+def _alone(found: Where, name: str) -> _Alone | None:
+    """Return a column so; None where it is gathered otherwise."""
+    numbers = found.numbers
+    if isinstance(numbers, slice) or name in found.window.mixed or (rows := found.window.rows(name)) is None:
+        return None
+    size = rows.size_bytes(numbers)
+    return _Alone(rows, numbers, size) if size <= MOST_BYTES else None
 
 
 def _keep_bytes(column: Any, tray: Tray, lease: Lease, memories: Sequence[NDArray[np.uint8]]) -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from pyloader_delta.columns import FILES, column_kind, opened
 from pyloader_delta.engine.region import Layout
+from pyloader_delta.engine.rows import Rows
 from pyloader_delta.engine.shared import over
 from pyloader_delta.engine.tasks import Segment
 from pyloader_delta.permute import permuted
@@ -61,6 +62,7 @@ class WindowBlocks:
         self.lendable = own or bool(mixed)
         """Whether there may be columns that nobody else holds: batches can be made on their memory."""
         self._gathered: dict[tuple[str, ...], Gathered] = {}
+        self._rows: dict[str, Rows | None] = {}
 
     def gathered(self, names: tuple[str, ...]) -> Gathered:
         """Return what columns are when they are gathered from this window alone: `names` first, then what else it has.
@@ -86,6 +88,12 @@ class WindowBlocks:
             n_blocks = len(self.starts) - 1
             found = [pa.nulls(int(n)) for n in np.diff(self.starts)], [nulls] * n_blocks
         return found
+
+    def rows(self, name: str) -> Rows | None:
+        """Return a column for rows to be copied out of it one by one; None where Arrow is to take them."""
+        if name not in self._rows:
+            self._rows[name] = Rows.of(self.column(name)[0])
+        return self._rows[name]
 
     def field(self, name: str) -> pa.Field:
         """Return the window's field of that name; a null field where no block has it."""
