@@ -9,21 +9,21 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pyloader_delta.arrays import is_binary, text_parts
 from pyloader_delta.columns import column_kind, joined, numbers, shaped
 from pyloader_delta.engine.leases import Lease, lent
 from pyloader_delta.engine.pack import Tray
-from pyloader_delta.engine.rows import MOST_BYTES, Rows
+from pyloader_delta.engine.rows import MOST_BYTES, Rows, values_of
 from pyloader_delta.engine.shared import over
 from pyloader_delta.engine.slabs import aligned, put
 from pyloader_delta.engine.tasks import Segment
+from pyloader_delta.engine.wide import as_bytes
 from pyloader_delta.engine.window import Gathered, Where, WindowBlocks, merged_fields
 from pyloader_delta.values import Columns
 
 
 def gather(
     windows: Sequence[WindowBlocks], segments: Sequence[Segment], into: tuple[Tray, bool] | None = None,
-    names: Sequence[str] = (), lease: Lease | None = None, *, bytes_stay: bool = False,
+    names: Sequence[str] = (), lease: Lease | None = None, *, values_stay: bool = False,
 ) -> Columns:  # fmt: skip
     """Return the rows of some segments, one after the other, in delivery order.
 
@@ -34,7 +34,7 @@ def gather(
             all get memory of their own.
         names: Columns to give, in this order; those that no window has are all None. Others of the windows follow.
         lease: Lets columns of numbers stay where they lie in one piece and in order; the tray knows of them then.
-        bytes_stay: Whether that holds for columns of bytes as well: who gets them keeps no view.
+        values_stay: Whether that holds for columns of bytes and lists as well: who gets them keeps no view.
     """
     where = [Where(window, segment) for window, segment in zip(windows, segments, strict=True)]
     plan = _plan(windows, tuple(names))
@@ -51,6 +51,10 @@ def gather(
         sizes = [n_rows * dtype.itemsize for dtype in moving] + [one.size_bytes for one in alone if one is not None]
         if sizes:
             tray.open(sum(map(aligned, sizes)))
+
+    def room(dtype: np.dtype[Any], n: int) -> NDArray[Any]:
+        return tray.column(dtype, n) if tray is not None and filled else np.empty(n, dtype)
+
     arrays: list[Any] = []
     given: list[pa.Field] = []
     for name, field, dtype, stays, one in zip(plan.names, plan.fields, plan.dtypes, staying, alone, strict=True):
@@ -58,18 +62,16 @@ def gather(
         if stays is not None and lease is not None and tray is not None:
             whole = tray.keep(lent(stays, lease))
         elif one is not None:
-            room = (
-                tray.column(_BYTE, one.size_bytes) if tray is not None and filled else np.empty(one.size_bytes, _BYTE)
-            )
-            whole = one.rows.taken(one.numbers, room)
+            whole = one.rows.taken(one.numbers, room(_BYTE, one.size_bytes))
         elif dtype is None:
             parts = [_gathered(found, name) for found in where]
             whole, field = parts[0] if len(parts) == 1 else joined(*zip(*parts, strict=True))
-            if tray is not None and lease is not None and bytes_stay and where[0].is_one_piece(name):
-                _keep_bytes(whole, tray, lease, where[0].window.memories)
+            if tray is not None and lease is not None and values_stay and where[0].is_one_piece(name):
+                _keep_values(whole, tray, lease, where[0].window.memories)
         else:
-            whole = tray.column(dtype, n_rows) if tray is not None and filled else np.empty(n_rows, dtype)
+            whole = room(dtype, n_rows)
             _fill(whole, where, name)
+            whole = as_bytes(whole, field)
         arrays.append(whole if field.metadata is None or isinstance(whole, list) else shaped(whole, field))
         given.append(field)
     return Columns(plan.schema if given == plan.fields else pa.schema(given), arrays, n_rows)
@@ -95,12 +97,12 @@ def _alone(found: Where, name: str) -> _Alone | None:
     return _Alone(rows, numbers, size) if size <= MOST_BYTES else None
 
 
-def _keep_bytes(column: Any, tray: Tray, lease: Lease, memories: Sequence[NDArray[np.uint8]]) -> None:
-    """Let batches be views of a column of bytes, where nobody else holds its memory."""
-    if isinstance(column, pa.Array) and is_binary(column.type) and not column.null_count:
-        raw, _ = text_parts(column)
-        if raw.size and (raw.flags.writeable or over(raw, memories) is not None):
-            tray.keep_bytes(lent(raw, lease))
+def _keep_values(column: Any, tray: Tray, lease: Lease, memories: Sequence[NDArray[np.uint8]]) -> None:
+    """Let batches be views of a column of bytes or of lists, where nobody else holds its memory."""
+    found = values_of(column) if isinstance(column, pa.Array) else None
+    raw = None if found is None else found[0].view(np.uint8)
+    if raw is not None and raw.size and (raw.flags.writeable or over(raw, memories) is not None):
+        tray.keep_bytes(lent(raw, lease))
 
 
 def _plan(windows: Sequence[WindowBlocks], names: tuple[str, ...]) -> Gathered:
@@ -145,6 +147,9 @@ def _fill(whole: NDArray[Any], where: Sequence[Where], name: str) -> None:
     for found in where:
         pieces = found.window.column(name)[0]
         chosen, place = found.of(name, pieces)
+        if len(pieces) == 1 and type(chosen[0][1]) is not slice and len(chosen[0][1]) == len(whole):
+            pieces[0].take(chosen[0][1], out=whole, mode="clip")  # all of them are in bounds: there are so many
+            return
         if place is not None:
             taken = np.concatenate([pieces[number].take(rows) for number, rows in chosen])
             whole[start : start + found.n_rows] = taken.take(place)
@@ -164,7 +169,7 @@ def _gathered(found: Where, name: str) -> tuple[Any, pa.Field]:
         rows = [(number, int(row)) for number, taken in chosen for row in taken]
         parts = [pieces[rows[i][0]].slice(rows[i][1], 1) for i in place]
         return joined(parts, [fields[rows[i][0]] for i in place])
-    parts = [_taken(pieces[number], rows) for number, rows in chosen]
+    parts = [as_bytes(_taken(pieces[number], rows), fields[number]) for number, rows in chosen]
     whole, field = (
         (parts[0], fields[chosen[0][0]]) if len(parts) == 1 else joined(parts, [fields[number] for number, _ in chosen])
     )

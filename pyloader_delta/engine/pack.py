@@ -258,19 +258,23 @@ class _Plan:
     def _add_cut(self, part: Part, rows: Sequence[int], cuts: Sequence[Sequence[int] | None]) -> None:
         """Add batches whose arrays differ in length: each batch has a layout of its own.
 
-        Arrays that are cut by rows begin aligned in each batch, the others where the batch before ends.
+        Arrays that are cut by rows begin aligned in each batch, the others where the batch before ends; these may stay.
         """
         found: list[list[Place]] = [[] for _ in rows]
         for array, bounds in zip(part.arrays, cuts, strict=True):
             item = array.shape[1:]
-            step = aligned(_nbytes(array.dtype, (rows[0], *item)))
-            self.copies.append((array, self.end, None if bounds is not None else rows[0], step))
-            row_bytes = _nbytes(array.dtype, item)
+            row_bytes, step = _nbytes(array.dtype, item), aligned(_nbytes(array.dtype, (rows[0], *item)))
+            kept = None if bounds is None else self._kept(array, None)
+            if kept is not None and not self._claimed(*kept, array.nbytes):
+                kept = None
+            memory, start = kept or (0, self.end)
             for number, n_rows in enumerate(rows):
                 at = number * step if bounds is None else bounds[number] * row_bytes
                 n_there = n_rows if bounds is None else bounds[number + 1] - bounds[number]
-                found[number].append((array.dtype, (n_there, *item), self.end + at, 0, 0))
-            self.end += aligned(array.nbytes) if bounds is not None else step * len(rows)
+                found[number].append((array.dtype, (n_there, *item), start + at, 0, memory))
+            if kept is None:
+                self.copies.append((array, self.end, None if bounds is not None else rows[0], step))
+                self.end += aligned(array.nbytes) if bounds is not None else step * len(rows)
         for places in found:
             self.batches.append((len(self.layouts), 0, 0))
             self.layouts.append((part.spec, tuple(places)))

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from pyloader_delta.columns import KIND, column_kind, opened
 from pyloader_delta.engine.slabs import aligned, put
+from pyloader_delta.engine.wide import fixed, is_wide, width_of
 from pyloader_delta.permute import permuted
 
 
@@ -27,7 +28,7 @@ class Layout:
     fields: tuple[pa.Field, ...]
     """All columns of the blocks, in order."""
     numbers: tuple[tuple[str, np.dtype[Any]], ...]
-    """Columns that were numbers without nulls, or rows of arrays, where this was learned."""
+    """Columns that were numbers without nulls, rows of arrays, or bytes of one width, where this was learned."""
 
     def size_bytes(self, n_rows: int) -> int:
         """Return the bytes that the numbers of so many rows take."""
@@ -67,9 +68,24 @@ def learn(batches: list[pa.RecordBatch]) -> bytes | None:
     if not batches:
         return None
     first = batches[0].replace_schema_metadata(None)
-    numbers = [(f.name, array.dtype) for f, array in _opened(first) if isinstance(array, np.ndarray)]
-    layout = Layout(tuple(first.schema), tuple(numbers))
-    return pickle.dumps(layout) if numbers else None
+    dtypes = [(f.name, _dtype(array)) for f, array in _opened(first)]
+    numbers = tuple((name, dtype) for name, dtype in dtypes if dtype is not None)
+    return pickle.dumps(Layout(tuple(first.schema), numbers)) if numbers else None
+
+
+def learn_more(layout: Layout, left: list[pa.RecordBatch]) -> bytes | None:
+    """Return a layout, pickled, with columns of one width that were not placed; None where there are none."""
+    wide = [(f.name, width_of(array)) for f, array in _opened(left[0])] if left else []
+    names = {f.name for f in layout.fields} - {name for name, _ in layout.numbers}
+    more = tuple((name, dtype) for name, dtype in wide if dtype is not None and name in names)
+    return pickle.dumps(Layout(layout.fields, layout.numbers + more)) if more else None
+
+
+def without(text: bytes, names: frozenset[str]) -> bytes | None:
+    """Return a pickled layout without some columns; None where no other is left."""
+    layout = load_layout(text)
+    numbers = tuple((name, dtype) for name, dtype in layout.numbers if name not in names)
+    return pickle.dumps(Layout(layout.fields, numbers)) if numbers else None
 
 
 def learn_schema(schema: pa.Schema) -> bytes | None:
@@ -77,19 +93,27 @@ def learn_schema(schema: pa.Schema) -> bytes | None:
     return learn([pa.record_batch([pa.nulls(0, f.type) for f in schema], schema=schema)])
 
 
+def wide_names(text: bytes) -> frozenset[str]:
+    """Return the names of a pickled layout's wide columns."""
+    return frozenset(name for name, dtype in load_layout(text).numbers if is_wide(dtype))
+
+
 def place(
     batches: list[pa.RecordBatch], layout: Layout, arrays: dict[str, NDArray[Any]], first_row: int
 ) -> tuple[list[pa.RecordBatch], frozenset[str]]:
     """Copy the columns of numbers to their rows; return the blocks without them, and their names.
 
-    A column that has nulls or another type in any of the blocks stays in them.
+    A column that has nulls, another type or another width in any of the blocks stays in them.
     """
     kinds = {f.name: column_kind(f) for f in layout.fields}
     found: dict[str, list[NDArray[Any]]] = {name: [] for name, _ in layout.numbers}
     for batch in batches:
-        for f, array in _opened(batch):
-            ours = isinstance(array, np.ndarray) and f.name in arrays and array.dtype == arrays[f.name].dtype
-            if ours and column_kind(f) == kinds[f.name]:
+        for f, column in _opened(batch):
+            if f.name not in arrays or column_kind(f) != kinds[f.name]:
+                continue
+            dtype = arrays[f.name].dtype
+            array = fixed(column, dtype) if isinstance(column, pa.Array) and is_wide(dtype) else column
+            if isinstance(array, np.ndarray) and array.dtype == dtype:
                 found[f.name].append(array)
     placed = frozenset(name for name, parts in found.items() if len(parts) == len(batches))
     for name in placed:
@@ -121,7 +145,8 @@ _MOST_KEPT = 16 << 20
 def mix(
     arrays: dict[str, NDArray[Any]], names: Iterable[str], n_rows: int, key: tuple[int | str, ...], scratch: Scratch
 ) -> None:
-    """Permute columns in place. Not to be done twice: a column cut short in the middle of it must be read again."""
+    """Permute columns in place, but for wide ones. Not to be done twice: one that was cut short must be read again."""
+    names = [name for name in names if not is_wide(arrays[name].dtype)]
     widest = max((arrays[name].itemsize for name in names), default=0)
     room = scratch.take(n_rows * (widest + 8))
     order = permuted(n_rows, key, out=room[: n_rows * 8].view(np.int64))
@@ -134,6 +159,10 @@ def mix(
 
 def _opened(batch: pa.RecordBatch) -> Iterable[tuple[pa.Field, Any]]:
     return [(f, opened(column, f)) for f, column in zip(batch.schema, batch.columns, strict=True)]
+
+
+def _dtype(array: Any) -> np.dtype[Any] | None:
+    return array.dtype if isinstance(array, np.ndarray) else width_of(array)
 
 
 def _with_nulls(batch: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyloader_delta.engine.region import Region, load_layout
+from pyloader_delta.engine.region import Region, load_layout, wide_names, without
 from pyloader_delta.engine.slabs import SlabPool
 from pyloader_delta.engine.tasks import ReadTask
 
@@ -22,6 +22,7 @@ class Regions:
         self._regions: dict[tuple[int, int], Region] = {}  # by (epoch, window)
         self._of_read: dict[int, tuple[int, int]] = {}  # read task → its window, if that has a region
         self._begun: set[tuple[int, int]] = set()  # windows that are read without one
+        self._refuted: frozenset[str] = frozenset()
 
     def get(self, epoch: int, window: int) -> Region | None:
         """Return the region of a window, if it has one."""
@@ -49,7 +50,15 @@ class Regions:
         region = self.get(task.epoch, task.window)
         if region is not None and placed is not None:
             region.placed = placed if region.placed is None else region.placed & placed
-        self._layout = self._layout or layout
+            self._refute(frozenset(wide_names(region.layout)) - placed)
+        if layout is not None and (self._layout is None or wide_names(layout) > wide_names(self._layout)):
+            self._layout = without(layout, self._refuted)
+
+    def _refute(self, names: frozenset[str]) -> None:
+        """Note columns of bytes whose rows turned out to be of several widths: they are not waited for any more."""
+        if names - self._refuted and self._layout is not None:
+            self._refuted |= names
+            self._layout = without(self._layout, self._refuted)
 
     def leave(self, read: int) -> None:
         """Note that what a read task gave is not needed any more, or that it will give nothing."""

@@ -6,6 +6,7 @@ Arrow's `take` goes through lists value by value, and is needed twice: of each b
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +29,7 @@ class Rows:
         parts: (values, lengths of the rows) of each.
     """
 
-    def __init__(self, pieces: Sequence[pa.Array], parts: Sequence[tuple[NDArray[np.generic], NDArray[np.int64]]]):
+    def __init__(self, pieces: Sequence[pa.Array], parts: Sequence[tuple[NDArray[Any], NDArray[np.int64]]]):
         self._kind = pieces[0].type
         self._item_bytes = parts[0][0].itemsize
         self._blocks = [values.view(np.uint8).data for values, _ in parts]
@@ -44,21 +45,14 @@ class Rows:
             pieces: The column in each block of the window.
         """
         kind = pieces[0].type if pieces and all(isinstance(piece, pa.Array) for piece in pieces) else None
-        if kind is None or not all(piece.type == kind and not piece.null_count for piece in pieces):
+        if kind is None or not all(piece.type == kind for piece in pieces):
             return None
-        long = _LONG_BYTES
-        if kind.id in _TEXTS:
-            parts = [text_parts(piece) for piece in pieces]
-        elif kind.id in _LISTS and (dtype := NUMBERS.get(kind.value_type.id)) is not None:
-            found = [list_parts(piece) for piece in pieces]
-            if any(values.null_count for values, _ in found):
-                return None
-            parts = [(leaf(values, dtype), lengths) for values, lengths in found]
-            long = _LONG_LIST
-        else:
+        parts = [part for part in map(values_of, pieces) if part is not None]
+        if len(parts) < len(pieces):
             return None
-        n_rows = sum(len(lengths) for _, lengths in parts)
-        return cls(pieces, parts) if n_rows and sum(len(values) for values, _ in parts) >= long * n_rows else None
+        n_rows, n_values = (sum(map(len, side)) for side in ((p[1] for p in parts), (p[0] for p in parts)))
+        long = _LONG_LIST if kind.id in _LISTS else _LONG_BYTES
+        return cls(pieces, parts) if n_rows and n_values >= long * n_rows else None
 
     def size_bytes(self, rows: NDArray[np.int64]) -> int:
         """Return the bytes that the values of some rows of the window take."""
@@ -84,6 +78,21 @@ class Rows:
             return pa.Array.from_buffers(kind, n_rows, [None, offsets, pa.py_buffer(room)])
         values = pa.Array.from_buffers(kind.value_type, int(bounds[-1]), [None, pa.py_buffer(room)])
         return pa.Array.from_buffers(kind, n_rows, [None, offsets], children=[values])
+
+
+def values_of(array: pa.Array) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
+    """Return the values of rows of bytes, or lists of numbers, on their memory, and the rows' lengths.
+
+    None where one is null, or for other types.
+    """
+    if array.null_count:
+        return None
+    if array.type.id in _TEXTS:
+        return text_parts(array)
+    if array.type.id not in _LISTS or (dtype := NUMBERS.get(array.type.value_type.id)) is None:
+        return None
+    values, lengths = list_parts(array)
+    return None if values.null_count else (leaf(values, dtype), lengths)
 
 
 _TEXTS = {kind.id for kind in (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())}

@@ -17,6 +17,7 @@ from pyloader_delta.engine.region import Layout
 from pyloader_delta.engine.rows import Rows
 from pyloader_delta.engine.shared import over
 from pyloader_delta.engine.tasks import Segment
+from pyloader_delta.engine.wide import as_bytes, is_wide
 from pyloader_delta.permute import permuted
 
 
@@ -27,7 +28,7 @@ class WindowBlocks:
         blocks: The window's record batches, in order, without the columns that were placed in its region.
         layout: The columns of the window's region, if it has one.
         region: Its arrays by name.
-        mixed: Names of those that hold all rows, in delivery order.
+        mixed: Names of those that hold all rows: in delivery order, but for wide ones.
         own: Whether nobody else holds the blocks' memory.
         memories: Slabs that the blocks lie in, if they do.
     """
@@ -44,7 +45,8 @@ class WindowBlocks:
     ) -> None:
         blocks = [block for block in blocks if block.num_rows]
         self.starts = np.concatenate(([0], np.cumsum([block.num_rows for block in blocks]))).astype(np.int64)
-        self.mixed = mixed
+        self.mixed = frozenset(name for name in mixed if region is None or not is_wide(region[name].dtype))
+        """Names of columns that hold all rows in delivery order."""
         self.files = [pair for block in blocks for pair in _named(block)]
         """(path, rows) of the files that the rows come from, in order."""
         fields = {f.name: f for f in layout.fields} if layout is not None else {}
@@ -261,7 +263,7 @@ def _pieces(
             pieces.append(piece)
         elif name in region:
             field = fields[name]
-            pieces.append(region[name][int(starts[number]) : int(starts[number + 1])])
+            pieces.append(as_bytes(region[name][int(starts[number]) : int(starts[number + 1])], field))
         else:
             field = pa.field(name, pa.null())
             pieces.append(pa.nulls(int(starts[number + 1] - starts[number])))

@@ -21,7 +21,7 @@ from pyloader_delta.engine.leases import Lease
 from pyloader_delta.engine.notes import Notes
 from pyloader_delta.engine.numbered import numbered, taken_off
 from pyloader_delta.engine.pack import EMPTY, Packed, Part, Tray
-from pyloader_delta.engine.region import Layout, Scratch, learn, place
+from pyloader_delta.engine.region import Layout, Scratch, learn, learn_more, place
 from pyloader_delta.engine.tasks import ReadTask, RunTask, Segment
 from pyloader_delta.engine.tree import take_apart
 from pyloader_delta.engine.window import WindowBlocks
@@ -87,7 +87,7 @@ class Blocks:
     placed: frozenset[str] | None = None
     """Columns that are in the window's region instead; None where it has none."""
     layout: bytes | None = None
-    """What a region of such blocks would hold (see `region.learn`); None where there was a region."""
+    """What a region of such blocks would hold (see `region.learn`); None where nothing was learned."""
     placed_bytes: int = 0
     window: WindowBlocks | None = None
     """The whole window opened, on its first blocks: opened once, and gone with them."""
@@ -141,7 +141,7 @@ class Workshop:
         layout, arrays = region
         left, placed = place(found, layout, arrays, task.first_row)
         size = sum(dtype.itemsize for name, dtype in layout.numbers if name in placed) * sum(rows)
-        return Blocks(_compacted(left), rows, types, placed, placed_bytes=size)
+        return Blocks(_compacted(left), rows, types, placed, learn_more(layout, left), placed_bytes=size)
 
     def _stood_in(self, candidates: Sequence[Chunk], chunk: Chunk) -> list[pa.RecordBatch]:
         """Return as many rows of another chunk as a chunk has that cannot be read."""
@@ -197,7 +197,7 @@ class Workshop:
                     into,
                     piece.segments[-1].columns,
                     piece.lease,
-                    bytes_stay=self._stages.keeps_nothing,
+                    values_stay=self._stages.keeps_nothing,
                 )
                 if columns.n_rows != sum(piece.batch_rows):
                     raise IncompleteEpochError(

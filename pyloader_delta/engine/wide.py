@@ -1,0 +1,51 @@
+"""Columns of bytes whose rows are all of one width, images say: they lie in a window's region like rows of arrays.
+
+A run takes its rows from there, each copied once. To mix such a column in place, as is done with numbers, would copy
+all of it twice.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pyloader_delta.arrays import text_parts
+
+_WIDE = 64  # bytes of a row; shorter rows are mixed, or taken by Arrow
+_BYTES = (pa.binary(), pa.large_binary())
+_MOST = 2**31 - 1
+
+
+def is_wide(dtype: np.dtype[Any]) -> bool:
+    """Return whether a column of a region is left as it was read, to be taken from."""
+    return dtype.kind == "V" and dtype.itemsize >= _WIDE
+
+
+def width_of(array: Any) -> np.dtype[Any] | None:
+    """Return a dtype that holds the rows of a column of bytes, all of one width; None for all else."""
+    if not isinstance(array, pa.Array) or array.type not in _BYTES or not len(array):
+        return None
+    width = text_parts(array)[0].nbytes // len(array)
+    dtype = np.dtype(f"V{max(width, 1)}")
+    return dtype if is_wide(dtype) and fixed(array, dtype) is not None else None
+
+
+def fixed(array: Any, dtype: np.dtype[Any]) -> NDArray[Any] | None:
+    """Return bytes as an array of a wide dtype on the same memory; None where a row is null or of another width."""
+    if not isinstance(array, pa.Array) or array.type not in _BYTES or array.null_count:
+        return None
+    raw, lengths = text_parts(array)
+    return raw.view(dtype) if (lengths == dtype.itemsize).all() else None
+
+
+def as_bytes(values: Any, field: pa.Field) -> Any:
+    """Return rows of a wide dtype as the field has them, on the same memory; all else as it is."""
+    if not isinstance(values, np.ndarray) or values.dtype.kind != "V" or field.type not in _BYTES:
+        return values
+    kind = pa.large_binary() if values.nbytes > _MOST else field.type
+    ends = np.arange(len(values) + 1, dtype=np.int32 if kind == pa.binary() else np.int64) * values.dtype.itemsize
+    raw = pa.py_buffer(np.ascontiguousarray(values).view(np.uint8))
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(ends), raw])

@@ -1,0 +1,193 @@
+"""Shuffled windows of images, texts and lists: rows stay whole, whatever way a column is copied."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pyloader_delta import DataLoader, Dataset, DeltaDataReader, FieldSpec, NumpyDataCollator
+from pyloader_delta.columns import column_kind
+from pyloader_delta.engine.region import Layout, learn, learn_more, load_layout, place, wide_names, without
+from pyloader_delta.engine.rows import Rows
+from pyloader_delta.engine.wide import as_bytes, fixed, width_of
+
+ROWS = 3000  # a file
+EXECUTORS = [(0, "auto"), (2, "thread"), (2, "process")]
+
+
+def image(i):
+    return i.to_bytes(4, "little") * 64
+
+
+def other(i):
+    """Of one width, but for some rows of the last file."""
+    return i.to_bytes(4, "little") * (17 if i >= 2 * ROWS and i % 5 == 0 else 16)
+
+
+def long_bytes(i):
+    return i.to_bytes(4, "little") * (i % 500)
+
+
+def text(i):
+    return f"é{i}" * (120 + i % 60)
+
+
+def tokens(i):
+    return [i] * (i % 90)
+
+
+def rare(i):
+    """Long, and null in the second file alone."""
+    return None if ROWS <= i < 2 * ROWS and i % 3 else image(i)
+
+
+COLUMNS = {
+    "image": (image, pa.binary()),
+    "other": (other, pa.binary()),
+    "bytes": (long_bytes, pa.large_binary()),
+    "text": (text, pa.string()),
+    "tokens": (tokens, pa.list_(pa.int32())),
+    "rare": (rare, pa.binary()),
+}
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    from deltalake import write_deltalake  # not above: workers import this module
+
+    root = tmp_path_factory.mktemp("long") / "t"
+    for first in range(0, 3 * ROWS, ROWS):
+        ids = range(first, first + ROWS)
+        arrays = {name: pa.array([make(i) for i in ids], kind) for name, (make, kind) in COLUMNS.items()}
+        write_deltalake(root, pa.table({"id": ids, **arrays}), mode="append")
+    return str(root)
+
+
+class Whole(Dataset):
+    """Compares each value with what its id says."""
+
+    input_format = "arrow"
+
+    def batch_encode(self, batch):
+        ids = batch["id"].to_pylist()
+        for name, (make, _) in COLUMNS.items():
+            assert batch[name].to_pylist() == [make(i) for i in ids], name
+        return {"id": batch["id"]}
+
+
+@pytest.mark.parametrize(("num_workers", "workers"), EXECUTORS)
+def test_rows_of_shuffled_windows_stay_whole(table, num_workers, workers):
+    reader = DeltaDataReader(batch_size=100, shuffle=True, random_seed=2)
+    options = {"num_workers": num_workers, "workers": workers, "shuffle_window": 4000, "num_epoch": 2}
+    with DataLoader(reader, Whole(), NumpyDataCollator(), table, **options) as loader:
+        ids = np.concatenate([batch["id"] for batch in loader])
+    assert sorted(ids.tolist()) == sorted([*range(3 * ROWS)] * 2)
+    assert not np.array_equal(ids, np.sort(ids))
+
+
+@pytest.mark.parametrize(("num_workers", "workers"), EXECUTORS)
+def test_arrays_of_them_are_the_loops_own_and_aligned(table, num_workers, workers):
+    fields = [FieldSpec("id"), FieldSpec("image", (8, 32)), FieldSpec("tokens", ragged="pad")]
+    with DataLoader.from_delta(
+        table, batch_size=64, fields=fields, framework="numpy", shuffle=True, shuffle_window=4000, random_seed=1,
+        num_workers=num_workers, workers=workers,
+    ) as loader:  # fmt: skip
+        kept = list(loader)
+    for batch in kept:
+        ids = batch["id"].tolist()
+        assert [row.tobytes() for row in batch["image"]] == [image(i) for i in ids]
+        assert batch["image"].ctypes.data % 64 == 0
+        assert batch["image"].flags.writeable
+        assert [row[:n].tolist() for row, n in zip(batch["tokens"], batch["tokens_lengths"], strict=True)] == [
+            tokens(i) for i in ids
+        ]
+        batch["image"][...] = 0  # no other batch has this memory
+    assert sum(len(batch["id"]) for batch in kept) == 3 * ROWS
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([long_bytes(i) for i in range(700)], pa.binary()),
+        ([long_bytes(i) for i in range(700)], pa.large_binary()),
+        ([text(i) for i in range(300)], pa.string()),
+        ([text(i) for i in range(300)], pa.large_string()),
+        ([tokens(i) for i in range(300)], pa.list_(pa.int16())),
+        ([tokens(i) for i in range(300)], pa.large_list(pa.float64())),
+        ([tokens(i) for i in range(300)], pa.list_(pa.float16())),
+    ],
+)
+def test_rows_are_those_of_take(values, kind):
+    array = pa.array(values, kind)
+    pieces = [array.slice(3, 100), array.slice(0, 0), array.slice(103)]  # offsets, and a piece without rows
+    rows = Rows.of(pieces)
+    chosen = np.random.default_rng(0).permutation(len(array) - 3)[:250]
+    room = np.zeros(rows.size_bytes(chosen), np.uint8)
+    taken = rows.taken(chosen, room)
+    assert taken.equals(array.slice(3).take(pa.array(chosen)))
+    assert taken.validate(full=True) is None
+    data = taken.buffers()[-1]
+    assert data.address == room.ctypes.data
+    assert data.size == room.nbytes
+    assert len(rows.taken(chosen[:0], room[:0])) == 0
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [pa.array([b"short"] * 10)],
+        [pa.array([b"x" * 600, None])],
+        [pa.array([[1] * 100, None])],
+        [pa.array([[1] * 100, [None] * 30])],
+        [pa.array([["text"] * 100])],
+        [pa.array([[[1] * 100]])],
+        [pa.array([[1] * 100], pa.list_(pa.int32(), 100))],
+        [pa.array([b"x" * 600]), pa.array(["x" * 600])],
+        [pa.array([b"x" * 600]), pa.nulls(1)],
+        [np.arange(3)],
+        [pa.array([], pa.binary())],
+        [],
+    ],
+)
+def test_other_columns_are_left_to_arrow(pieces):
+    assert Rows.of(pieces) is None
+
+
+def test_width_of_bytes():
+    assert width_of(pa.array([b"x" * 64] * 3)) == np.dtype("V64")
+    assert width_of(pa.array([b"y", *[b"x" * 64] * 3])[1:]) == np.dtype("V64")
+    for other in ([b"x" * 63] * 3, [b"x" * 64, b"x" * 66], [b"x" * 64, None], []):
+        assert width_of(pa.array(other, pa.binary())) is None
+    assert width_of(pa.array([[1]])) is None
+    assert width_of(pa.array(["x" * 64])) is None
+    assert fixed(pa.array([b"x" * 64, b"x" * 65]), np.dtype("V64")) is None
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
+def test_bytes_of_one_width_come_back_as_they_were(kind):
+    array = pa.array([image(i) for i in range(50)], kind)
+    rows = fixed(array.slice(7), np.dtype("V256"))
+    assert as_bytes(rows[3:9], pa.field("b", kind)).equals(array.slice(10, 6))
+
+
+def test_layouts_learn_widths_and_forget_them():
+    block = pa.record_batch({"id": range(3), "image": [image(i) for i in range(3)], "bytes": [b"1", b"", b"3"]})
+    text = learn([block])
+    assert wide_names(text) == {"image"}
+    assert without(text, {"id", "image"}) is None
+    numbers = Layout(tuple(block.schema), load_layout(without(text, {"image"})).numbers)
+    assert [name for name, _ in numbers.numbers] == ["id"]
+    assert load_layout(learn_more(numbers, [block.select(["image", "bytes"])])) == load_layout(text)
+    assert learn_more(numbers, [block.select(["bytes"])]) is None
+    assert learn_more(numbers, []) is None
+
+
+def test_a_column_of_another_width_stays_in_its_blocks():
+    text = learn([pa.record_batch({"id": [1, 2], "image": [image(1), image(2)]})])
+    layout = load_layout(text)
+    arrays = layout.arrays(np.zeros(layout.size_bytes(2), np.uint8), 2)
+    odd = pa.record_batch({"id": [3, 4], "image": [image(3), image(4) + b"!"]})
+    left, placed = place([odd], layout, arrays, 0)
+    assert placed == {"id"}
+    assert arrays["id"].tolist() == [3, 4]
+    assert left[0]["image"].to_pylist() == odd["image"].to_pylist()
+    assert column_kind(left[0].schema.field("image")) is None
