@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pyloader_delta.columns import column_kind, joined, numbers, shaped
 from pyloader_delta.engine.leases import Lease, lent
 from pyloader_delta.engine.pack import Tray
-from pyloader_delta.engine.rows import MOST_BYTES, Rows, values_of
+from pyloader_delta.engine.rows import MOST_BYTES, Rows, taken, values_of
 from pyloader_delta.engine.shared import over
 from pyloader_delta.engine.slabs import aligned, put
 from pyloader_delta.engine.tasks import Segment
@@ -44,8 +44,8 @@ def gather(
     if tray is not None and lease is not None and len(where) == 1 and n_rows == where[0].n_rows:
         staying = [where[0].in_place(name) for name in plan.names]
     alone: list[_Alone | None] = [None] * len(plan.names)
-    if len(where) == 1 and n_rows == where[0].n_rows:
-        alone = [_alone(where[0], name) if d is None else None for name, d in zip(plan.names, plan.dtypes, strict=True)]
+    if n_rows == sum(found.n_rows for found in where):
+        alone = [_alone(where, name) if d is None else None for name, d in zip(plan.names, plan.dtypes, strict=True)]
     if tray is not None and filled:
         moving = [d for d, stays in zip(plan.dtypes, staying, strict=True) if d is not None and stays is None]
         sizes = [n_rows * dtype.itemsize for dtype in moving] + [one.size_bytes for one in alone if one is not None]
@@ -62,7 +62,7 @@ def gather(
         if stays is not None and lease is not None and tray is not None:
             whole = tray.keep(lent(stays, lease))
         elif one is not None:
-            whole = one.rows.taken(one.numbers, room(_BYTE, one.size_bytes))
+            whole = taken(one.chosen, room(_BYTE, one.size_bytes))
         elif dtype is None:
             parts = [_gathered(found, name) for found in where]
             whole, field = parts[0] if len(parts) == 1 else joined(*zip(*parts, strict=True))
@@ -83,18 +83,23 @@ _BYTE = np.dtype(np.uint8)
 class _Alone(NamedTuple):
     """A column whose rows are copied one by one."""
 
-    rows: Rows
-    numbers: NDArray[np.int64]
+    chosen: list[tuple[Rows, NDArray[np.int64] | slice]]
     size_bytes: int
 
 
-def _alone(found: Where, name: str) -> _Alone | None:
-    """Return a column so; None where it is gathered otherwise."""
-    numbers = found.numbers
-    if isinstance(numbers, slice) or name in found.window.mixed or (rows := found.window.rows(name)) is None:
+def _alone(where: Sequence[Where], name: str) -> _Alone | None:
+    """Return a column so; None where it is gathered otherwise: its rows are short, or stay, or come in whole pieces."""
+    chosen: list[tuple[Rows, NDArray[np.int64] | slice]] = []
+    for found in where:
+        rows = None if name in found.window.mixed else found.window.rows(name)
+        if rows is None or rows.kind != (chosen[0][0].kind if chosen else rows.kind):
+            return None
+        chosen.append((rows, found.numbers))
+    in_order = all(isinstance(numbers, slice) for _, numbers in chosen)
+    if in_order and (not all(rows.are_large for rows, _ in chosen) or (len(where) == 1 and where[0].is_together(name))):
         return None
-    size = rows.size_bytes(numbers)
-    return _Alone(rows, numbers, size) if size <= MOST_BYTES else None
+    size = sum(rows.size_bytes(numbers) for rows, numbers in chosen)
+    return _Alone(chosen, size) if size <= MOST_BYTES else None
 
 
 def _keep_values(column: Any, tray: Tray, lease: Lease, memories: Sequence[NDArray[np.uint8]]) -> None:

@@ -16,6 +16,7 @@ from pyloader_delta.arrays import NUMBERS, leaf, list_parts, text_parts
 from pyloader_delta.ragged import bounds_of
 
 _LONG_BYTES, _LONG_LIST = 512, 24  # bytes and values of a row, on average, from which this is faster than Arrow
+_LARGE_BYTES = 1 << 16
 _AT_ONCE = 256  # rows: joined, they stay in the cache until they are copied to their place
 MOST_BYTES = 2**31 - 1
 """What can be taken at once: the offsets of most types are int32."""
@@ -30,12 +31,12 @@ class Rows:
     """
 
     def __init__(self, pieces: Sequence[pa.Array], parts: Sequence[tuple[NDArray[Any], NDArray[np.int64]]]):
-        self._kind = pieces[0].type
-        self._item_bytes = parts[0][0].itemsize
-        self._blocks = [values.view(np.uint8).data for values, _ in parts]
-        self._block = np.repeat(np.arange(len(parts)), [len(lengths) for _, lengths in parts])
-        self._lengths = np.concatenate([lengths for _, lengths in parts])
-        self._starts = np.concatenate([bounds_of(lengths)[:-1] for _, lengths in parts])
+        self.kind = pieces[0].type
+        self.item_bytes = parts[0][0].itemsize
+        self.blocks = [values.view(np.uint8).data for values, _ in parts]
+        self.block = np.repeat(np.arange(len(parts)), [len(lengths) for _, lengths in parts])
+        self.lengths = np.concatenate([lengths for _, lengths in parts])
+        self.starts = np.concatenate([bounds_of(lengths)[:-1] for _, lengths in parts])
 
     @classmethod
     def of(cls, pieces: Sequence[pa.Array]) -> Rows | None:
@@ -54,30 +55,41 @@ class Rows:
         long = _LONG_LIST if kind.id in _LISTS else _LONG_BYTES
         return cls(pieces, parts) if n_rows and n_values >= long * n_rows else None
 
-    def size_bytes(self, rows: NDArray[np.int64]) -> int:
-        """Return the bytes that the values of some rows of the window take."""
-        return int(self._lengths.take(rows).sum()) * self._item_bytes
+    @property
+    def are_large(self) -> bool:
+        """Whether each row is worth a copy of its own also where many lie in order."""
+        return sum(map(len, self.blocks)) >= _LARGE_BYTES * len(self.lengths)
 
-    def taken(self, rows: NDArray[np.int64], room: NDArray[np.uint8]) -> pa.Array:
-        """Return some rows, in this order, their values in memory of just their size."""
-        bounds = bounds_of(self._lengths.take(rows))
-        starts = self._starts.take(rows)
-        stops = ((starts + np.diff(bounds)) * self._item_bytes).tolist()
-        places = list(zip(self._block.take(rows).tolist(), (starts * self._item_bytes).tolist(), stops, strict=True))
-        into, end = room.data, 0
-        for first in range(0, len(places), _AT_ONCE):
-            there = b"".join([self._blocks[i][start:stop] for i, start, stop in places[first : first + _AT_ONCE]])
+    def size_bytes(self, rows: NDArray[np.int64] | slice) -> int:
+        """Return the bytes that the values of some rows of the window take."""
+        return int(self.lengths[rows].sum()) * self.item_bytes
+
+
+def taken(chosen: Sequence[tuple[Rows, NDArray[np.int64] | slice]], room: NDArray[np.uint8]) -> pa.Array:
+    """Return some rows of windows, in this order, their values in memory of just their size.
+
+    Args:
+        chosen: A column of one type in each window, and numbers of its rows.
+        room: Where the values go.
+    """
+    into, end = room.data, 0
+    for rows, numbers in chosen:
+        starts = rows.starts[numbers]
+        stops = ((starts + rows.lengths[numbers]) * rows.item_bytes).tolist()
+        places = list(zip(rows.block[numbers].tolist(), (starts * rows.item_bytes).tolist(), stops, strict=True))
+        at_once = 1 if rows.are_large else _AT_ONCE
+        for first in range(0, len(places), at_once):
+            parts = [rows.blocks[i][start:stop] for i, start, stop in places[first : first + at_once]]
+            there = parts[0] if at_once == 1 else b"".join(parts)
             into[end : end + len(there)] = there
             end += len(there)
-        return self._on(room, bounds)
-
-    def _on(self, room: NDArray[np.uint8], bounds: NDArray[np.int64]) -> pa.Array:
-        kind, n_rows = self._kind, len(bounds) - 1
-        offsets = pa.py_buffer(bounds if kind.id in _LARGE else bounds.astype(np.int32))
-        if kind.id in _TEXTS:
-            return pa.Array.from_buffers(kind, n_rows, [None, offsets, pa.py_buffer(room)])
-        values = pa.Array.from_buffers(kind.value_type, int(bounds[-1]), [None, pa.py_buffer(room)])
-        return pa.Array.from_buffers(kind, n_rows, [None, offsets], children=[values])
+    kind = chosen[0][0].kind
+    bounds = bounds_of(np.concatenate([rows.lengths[numbers] for rows, numbers in chosen]))
+    offsets = pa.py_buffer(bounds if kind.id in _LARGE_KINDS else bounds.astype(np.int32))
+    if kind.id in _TEXTS:
+        return pa.Array.from_buffers(kind, len(bounds) - 1, [None, offsets, pa.py_buffer(room)])
+    values = pa.Array.from_buffers(kind.value_type, int(bounds[-1]), [None, pa.py_buffer(room)])
+    return pa.Array.from_buffers(kind, len(bounds) - 1, [None, offsets], children=[values])
 
 
 def values_of(array: pa.Array) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
@@ -97,4 +109,4 @@ def values_of(array: pa.Array) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
 
 _TEXTS = {kind.id for kind in (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())}
 _LISTS = {kind.id for kind in (pa.list_(pa.null()), pa.large_list(pa.null()))}
-_LARGE = {kind.id for kind in (pa.large_string(), pa.large_binary(), pa.large_list(pa.null()))}
+_LARGE_KINDS = {kind.id for kind in (pa.large_string(), pa.large_binary(), pa.large_list(pa.null()))}

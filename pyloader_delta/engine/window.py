@@ -159,7 +159,7 @@ class Where:
     def in_place(self, name: str) -> NDArray[Any] | None:
         """Return the rows of a column where they lie, if they do in order, in one piece and in memory of our own."""
         pieces = self.window.column(name)[0]
-        if not self._one_piece(name, pieces):
+        if not self.is_together(name):
             return None
         number, rows = self.of(name, pieces)[0][0]
         piece = pieces[number]
@@ -168,10 +168,11 @@ class Where:
 
     def is_one_piece(self, name: str) -> bool:
         """Return whether the rows of a column of a block lie in order, in one piece and in memory of our own."""
-        return self.window.own and self._one_piece(name, self.window.column(name)[0])
+        return self.window.own and self.is_together(name)
 
-    def _one_piece(self, name: str, pieces: list[Any]) -> bool:
-        chosen, place = self.of(name, pieces)
+    def is_together(self, name: str) -> bool:
+        """Return whether the rows of a column lie in order, in one piece."""
+        chosen, place = self.of(name, self.window.column(name)[0])
         return place is None and len(chosen) == 1 and type(chosen[0][1]) is slice
 
     @cached_property

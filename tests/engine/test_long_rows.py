@@ -7,7 +7,7 @@ import pytest
 from pyloader_delta import DataLoader, Dataset, DeltaDataReader, FieldSpec, NumpyDataCollator
 from pyloader_delta.columns import column_kind
 from pyloader_delta.engine.region import Layout, learn, learn_more, load_layout, place, wide_names, without
-from pyloader_delta.engine.rows import Rows
+from pyloader_delta.engine.rows import Rows, taken
 from pyloader_delta.engine.wide import as_bytes, fixed, width_of
 
 ROWS = 3000  # a file
@@ -122,13 +122,15 @@ def test_rows_are_those_of_take(values, kind):
     rows = Rows.of(pieces)
     chosen = np.random.default_rng(0).permutation(len(array) - 3)[:250]
     room = np.zeros(rows.size_bytes(chosen), np.uint8)
-    taken = rows.taken(chosen, room)
-    assert taken.equals(array.slice(3).take(pa.array(chosen)))
-    assert taken.validate(full=True) is None
-    data = taken.buffers()[-1]
+    found = taken([(rows, chosen[:200]), (rows, chosen[200:])], room)
+    assert found.equals(array.slice(3).take(pa.array(chosen)))
+    assert found.validate(full=True) is None
+    data = found.buffers()[-1]
     assert data.address == room.ctypes.data
     assert data.size == room.nbytes
-    assert len(rows.taken(chosen[:0], room[:0])) == 0
+    assert len(taken([(rows, chosen[:0])], room[:0])) == 0
+    in_order = taken([(rows, slice(5, 90))], np.zeros(rows.size_bytes(slice(5, 90)), np.uint8))
+    assert in_order.equals(array.slice(8, 85))
 
 
 @pytest.mark.parametrize(
@@ -150,6 +152,26 @@ def test_rows_are_those_of_take(values, kind):
 )
 def test_other_columns_are_left_to_arrow(pieces):
     assert Rows.of(pieces) is None
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize(("num_workers", "workers"), EXECUTORS)
+def test_large_rows_over_the_borders_of_windows(tmp_path, shuffle, num_workers, workers):
+    from deltalake import write_deltalake
+
+    large = [bytes([i]) * (1 << 17) for i in range(30)]
+    for part in (slice(0, 7), slice(7, 8), slice(8, 30)):
+        rows = pa.table({"id": range(30)[part], "image": large[part]})
+        write_deltalake(str(tmp_path / "t"), rows, mode="append")
+    window = {"shuffle_window": 6} if shuffle else {}
+    with DataLoader.from_delta(
+        str(tmp_path / "t"), batch_size=4, framework="numpy", fields=[FieldSpec("id"), FieldSpec("image", (1 << 17,))],
+        shuffle=shuffle, num_workers=num_workers, workers=workers, **window,
+    ) as loader:  # fmt: skip
+        batches = list(loader)
+    for batch in batches:
+        assert (batch["image"] == batch["id"][:, None].astype(np.uint8)).all()
+    assert sorted(i for batch in batches for i in batch["id"].tolist()) == [*range(30)]
 
 
 def test_width_of_bytes():
