@@ -1,5 +1,6 @@
 """The leak guard: after each test no thread, child process, shared memory or temporary file of ours is left."""
 
+import gc
 import os
 import shutil
 import signal
@@ -56,6 +57,13 @@ def leak_guard(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if request.node.stash.get(_PASSED, False) and (left := left_over(before)):
         pytest.fail("left behind: " + "; ".join(left), pytrace=False)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def frozen() -> None:
+    """Let the collector pass over what is there already: torch and TensorFlow alone cost it 0.3 s each time."""
+    gc.collect()  # garbage of the module before would stay for ever
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
