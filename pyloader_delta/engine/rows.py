@@ -75,11 +75,11 @@ def taken(chosen: Sequence[tuple[Rows, NDArray[np.int64] | slice]], room: NDArra
     into, end = room.data, 0
     for rows, numbers in chosen:
         starts = rows.starts[numbers]
-        stops = ((starts + rows.lengths[numbers]) * rows.item_bytes).tolist()
-        places = list(zip(rows.block[numbers].tolist(), (starts * rows.item_bytes).tolist(), stops, strict=True))
+        places = rows.block[numbers], starts * rows.item_bytes, (starts + rows.lengths[numbers]) * rows.item_bytes
         at_once = 1 if rows.are_large else _AT_ONCE
-        for first in range(0, len(places), at_once):
-            parts = [rows.blocks[i][start:stop] for i, start, stop in places[first : first + at_once]]
+        for first in range(0, len(starts), at_once):
+            some = zip(*(values[first : first + at_once].tolist() for values in places), strict=True)
+            parts = [rows.blocks[i][start:stop] for i, start, stop in some]
             there = parts[0] if at_once == 1 else b"".join(parts)
             into[end : end + len(there)] = there
             end += len(there)
