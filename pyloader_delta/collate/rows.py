@@ -38,6 +38,8 @@ def finished(batch: Any, kinds: Kinds) -> Any:
             if type(value) is RaggedBatch and value.form == "pad":
                 parts = _padded(value, kinds)
                 found |= zip([name, *length_names(name, len(parts) - 1)], parts, strict=True)
+            elif type(value) is np.ndarray and kinds.array is not None:
+                found[name] = kinds.array(value)
             else:
                 found[name] = finished(value, kinds)
         return found

@@ -80,7 +80,10 @@ def put_together(spec: Spec, next_array: Callable[[], NDArray[Any]]) -> Any:
     if word == "array":
         return next_array()
     if word == "dict":
-        return {name: put_together(part, next_array) for name, part in zip(spec[1], spec[2], strict=True)}
+        return {
+            name: next_array() if part[0] == "array" else put_together(part, next_array)
+            for name, part in zip(spec[1], spec[2], strict=True)
+        }
     if word == "mapping":
         filled = copy.copy(spec[1])
         filled.update(zip(spec[2], (put_together(part, next_array) for part in spec[3]), strict=True))
