@@ -14,6 +14,7 @@ _IMAGES = ["pillow>=10", "simplejpeg>=1.7"]
 _PROGRESS = ["tqdm>=4.60"]
 _PLOT = ["matplotlib>=3.7"]
 _CLI = ["click>=8.1", "rich>=13"]
+_METRICS = ["prometheus_client>=0.19"]
 
 setup(
     name="pyloader_delta",
@@ -36,8 +37,8 @@ setup(
         "cli": _CLI,
         "progress": _PROGRESS,
         "plot": _PLOT,
-        "metrics": ["prometheus_client>=0.19"],
-        "all": [*_TORCH, *_TENSORFLOW, *_JAX, *_PANDAS, *_IMAGES, *_PROGRESS, *_PLOT, *_CLI],
+        "metrics": _METRICS,
+        "all": [*_TORCH, *_TENSORFLOW, *_JAX, *_PANDAS, *_IMAGES, *_PROGRESS, *_PLOT, *_METRICS, *_CLI],
         "dev": [
             "pytest>=8.4",
             "pytest-xdist>=3.6",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from pyloader_delta.cli.bar import bar
 from pyloader_delta.cli.measuring import Rates, decode_rate, loader_rate, specs, storage_rate
 from pyloader_delta.cli.shared import command as as_command
 from pyloader_delta.cli.shared import opened, print_json, show, table_options
+from pyloader_delta.encode.spec import FRAMEWORKS
 from pyloader_delta.errors import ConfigError
 from pyloader_delta.loader import DataLoader
 from pyloader_delta.memory import usable_cpus
@@ -19,7 +21,6 @@ from pyloader_delta.read.delta import DeltaDataReader
 
 _WIDTH = 40
 _STORAGE = "bytes of the files"
-_FRAMEWORKS = ["numpy", "torch", "tensorflow", "arrow", "pandas"]
 
 
 def _workers(ctx: click.Context, option: click.Parameter, text: str | None) -> list[int]:
@@ -42,7 +43,7 @@ def _workers(ctx: click.Context, option: click.Parameter, text: str | None) -> l
 @click.option("--batch-size", type=click.IntRange(1), default=256, show_default=True)
 @click.option("--shuffle/--no-shuffle", default=True, show_default=True)
 @click.option("--shuffle-window", default="128MiB", show_default=True)
-@click.option("--framework", type=click.Choice(_FRAMEWORKS), default="numpy", show_default=True)
+@click.option("--framework", type=click.Choice(FRAMEWORKS), default="numpy", show_default=True)
 @click.option("--kind", type=click.Choice(["auto", "thread", "process"]), default="auto", show_default=True,
               help="Kind of workers.")  # fmt: skip
 @click.option("--workers", metavar="N,N,…", callback=_workers, help="Numbers of workers to try; else 1, 2, 4 … CPUs.")
@@ -74,6 +75,7 @@ def command(
         raise ConfigError(f"{store.root} has no row to measure with")
     snapshot = reader.snapshot
     assert snapshot is not None
+    os.environ.setdefault("JAX_ENABLE_X64", "1")  # or it would refuse int64 and float64
     fields = specs(store, snapshot.version, reader.schema, columns, framework)
 
     def loader(n_workers: int) -> DataLoader[Any]:

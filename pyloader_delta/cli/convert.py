@@ -98,10 +98,18 @@ def command(
         raise ConfigError(f"{root} lies inside {src}: it would become a part of what is converted; name another place")
     source = _source(src, kind, types, nulls, delimiter, None if keep_order else seed)
     listed = rejects or Path(f"{root if '://' not in root else Path(root).name}.rejects.jsonl")
-    writer = TableWriter(
-        root, source, storage_options, append=append, commit_bytes=commit_bytes, group_bytes=group_bytes, rejects=listed
-    )
-    with bar("writing", source.total_bytes, "B") as advance:
+    with (
+        TableWriter(
+            root,
+            source,
+            storage_options,
+            append=append,
+            commit_bytes=commit_bytes,
+            group_bytes=group_bytes,
+            rejects=listed,
+        ) as writer,
+        bar("writing", source.total_bytes, "B") as advance,
+    ):
         for piece in source.pieces(writer.done):
             writer.add(piece)
             advance(piece.n_bytes)

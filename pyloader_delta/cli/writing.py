@@ -6,10 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import ColumnProperties, CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
 
+from pyloader_delta.cli.leftovers import Leftovers
 from pyloader_delta.cli.sources.base import Piece, Reject, Source
 from pyloader_delta.delta.stores.settings import StoreSettings
 from pyloader_delta.errors import ConfigError, TableError
@@ -30,7 +32,7 @@ class TableWriter:
         rejects: File that rejected records are listed in, as JSON lines.
 
     Raises:
-        ConfigError: There is a table already, which was not begun from this source.
+        ConfigError: There is a table already, which was not begun from this source; or another conversion writes to it.
     """
 
     def __init__(
@@ -45,11 +47,34 @@ class TableWriter:
         self._bytes = 0
         self.n_rows = 0
         """Rows written now."""
-        self.new = not DeltaTable.is_deltatable(uri, self._options)
-        """Whether there was no table."""
-        self.done = 0 if self.new else self._done(append)
+        self._left = None if "://" in uri else Leftovers(Path(uri))
+        self._table: DeltaTable | None = None
+        """As it was when this conversion wrote last, so that another one that wrote since makes the commit fail."""
+        self.done = 0
         """Records of the source that are in the table or rejected."""
+        try:
+            if DeltaTable.is_deltatable(uri, self._options):
+                self._table = DeltaTable(uri, storage_options=self._options)
+                self.done = self._done(append)
+            if self._left is not None:
+                self._left.find(self._names())
+        except BaseException:
+            self.close()
+            raise
         self.began_at = self.done
+
+    def __enter__(self) -> TableWriter:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None and self._left is not None:
+            self._left.remove(self._names(), self._app)
+        self.close()
+
+    def close(self) -> None:
+        """Let others write to the table."""
+        if self._left is not None:
+            self._left.close()
 
     @property
     def n_rejects(self) -> int:
@@ -68,7 +93,7 @@ class TableWriter:
 
     def commit(self) -> None:
         """Write what has come since the last commit; a table without a row is made of none."""
-        if not self._pending and not self.new:
+        if not self._pending and self._table is not None:
             return
         rows = pa.concat_tables(self._pending) if self._pending else self._source.schema.empty_table()
         properties = self._properties(rows)
@@ -76,9 +101,9 @@ class TableWriter:
         rows = rows.combine_chunks()  # delta-rs writes chunks in any order
         try:
             write_deltalake(
-                self._uri,
+                self._table or self._uri,
                 rows,
-                mode="error" if self.new else "append",
+                mode="append" if self._table else "error",
                 storage_options=self._options,
                 target_file_size=_FILE_BYTES,
                 writer_properties=properties,
@@ -90,7 +115,8 @@ class TableWriter:
         except Exception as error:  # delta-rs raises nearly anything, and its text may hold a signed URL
             text = StoreSettings(self._options).clean(str(error))
             raise TableError(f"{self._uri} cannot be written: {text}; run the command again to go on") from error
-        self.new = False
+        if self._table is None:
+            self._table = DeltaTable(self._uri, storage_options=self._options)
         self.n_rows += rows.num_rows
         del rows
         pa.default_memory_pool().release_unused()
@@ -104,9 +130,15 @@ class TableWriter:
             column_properties=dict.fromkeys(self._source.opaque, opaque) or None,
         )
 
+    def _names(self) -> set[str]:
+        """Return the names of the table's files."""
+        if self._table is None:
+            return set()
+        return {unquote(uri.rsplit("/", 1)[-1]) for uri in self._table.file_uris()}
+
     def _done(self, append: bool) -> int:
-        table = DeltaTable(self._uri, storage_options=self._options)
-        done = table.transaction_version(self._app)
+        assert self._table is not None
+        done = self._table.transaction_version(self._app)
         if done is None and not append:
             raise ConfigError(
                 f"there is a table at {self._uri} already, and it was not begun from this source as it is now; name "
@@ -129,11 +161,27 @@ def _listed(path: Path, conversion: str) -> set[str]:
     if not path.exists():
         return set()
     places = set()
-    for line in path.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
+    _mend(path)
+    for line in path.read_text(encoding="utf-8", errors="surrogateescape").split("\n"):
         try:
             found: Any = json.loads(line)
             if found["conversion"] == conversion:
                 places.add(str(found["place"]))
         except (ValueError, TypeError, KeyError):
-            continue  # cut off in the middle: the record comes again
+            continue  # a line of something else
     return places
+
+
+def _mend(path: Path) -> None:
+    """Take off a last line that was cut off in the middle: its record comes again."""
+    with open(path, "rb+") as file:
+        content = file.read()
+        last = content[content.rfind(b"\n") + 1 :]
+        if not last:
+            return
+        try:
+            json.loads(last)
+        except ValueError:
+            file.truncate(len(content) - len(last))
+        else:
+            file.write(b"\n")

@@ -1,10 +1,17 @@
 """`bench` measures every stage and says what bounds them."""
 
+import json
+import os
+import subprocess
+import sys
+
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
 from pyloader_delta.cli.measuring import Rates
+from pyloader_delta.encode.spec import FRAMEWORKS
+from tests.cli.conftest import SCRIPT
 
 N = 3000
 
@@ -35,6 +42,32 @@ def test_bench_measures_any_table_and_draws(run, table, tmp_path):
     assert set(rates["by_workers"]) == {"1", "2"}
     assert found["best_num_workers"] in (1, 2)
     assert plot.read_text(encoding="utf-8").count("batches, 2 workers") >= 1
+
+
+OPTIONS = ["--seconds", "0.01", "--workers", "1", "--json"]
+
+
+@pytest.mark.parametrize("framework", sorted(set(FRAMEWORKS) - {"jax"}))
+def test_bench_measures_for_each_framework(run, table, framework):
+    pytest.importorskip("pyarrow" if framework == "arrow" else framework, reason=f"{framework} is not installed")
+    ended = run("bench", table, "--framework", framework, *OPTIONS)
+    assert ended.status == 0, ended.err
+    assert ended.document["rows_per_second"]["by_workers"]["1"] > 0
+
+
+def test_bench_with_jax_keeps_64_bits(table):
+    pytest.importorskip("jax", reason="jax is not installed")
+    command = [str(SCRIPT), "bench", table, "--framework", "jax", *OPTIONS]
+    environment = {name: value for name, value in os.environ.items() if name != "JAX_ENABLE_X64"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["rows_per_second"]["by_workers"]["1"] > 0
+
+
+def test_bench_says_what_to_install(run, table, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    ended = run("bench", table, "--framework", "pandas", *OPTIONS)
+    assert (ended.status, "pandas" in ended.document["error"]["message"]) == (1, True)
 
 
 def test_bench_prints_a_line_a_stage(run, table):
