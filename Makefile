@@ -3,6 +3,8 @@
 PYTHON ?= python3
 VENV   := .venv
 PY     := $(VENV)/bin/python
+# Whole modules at a time, in the order in which tests/conftest.py puts them
+TWO    := -n 2 --dist loadfile --no-loadscope-reorder
 STAMP  := $(VENV)/.ready
 DOCS   := $(VENV)/.docs
 FRAMEWORKS := $(VENV)/.frameworks
@@ -19,10 +21,10 @@ demo: $(STAMP)  ## Train two models from two real Delta tables (sets up everythi
 	$(PY) -m examples.demo
 
 test: $(STAMP)  ## Run all tests, two at a time; options: make test ARGS="-k resume -x", or "-n 0 --pdb"
-	$(PY) -m pytest -n 2 --dist loadfile $(ARGS)
+	$(PY) -m pytest $(TWO) $(ARGS)
 
 test-frameworks: $(FRAMEWORKS)  ## Run the tests under Lightning, Accelerate, transformers, Keras' backends, JAX
-	$(PY) -m pytest -n 2 --dist loadfile -m frameworks tests/frameworks tests/outputs/test_values.py $(ARGS)
+	$(PY) -m pytest $(TWO) -m frameworks tests/frameworks tests/outputs/test_values.py $(ARGS)
 
 lint: $(STAMP)  ## Check style (ruff) and types (mypy --strict)
 	$(VENV)/bin/ruff check .

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from programs import ROOT, python
+from programs import QUIET, ROOT, python
 
 import pyloader_delta
 from pyloader_delta import DataLoader, DataReader, Dataset, LoaderError, NumpyDataCollator, errors
@@ -60,7 +60,7 @@ def test_every_python_block_runs(page, tmp_path):
         pytest.skip(f"{missing} not installed")
     script = tmp_path / "page.py"
     script.write_text(PROGRAMS[page], encoding="utf-8")
-    python(script, cwd=tmp_path)
+    python(script, cwd=tmp_path, env=QUIET)
 
 
 # Tables -------------------------------------------------------------------------------------------------------------

@@ -14,12 +14,16 @@ from benchmarks.memory_tables import Shape
 
 TIGHT = {"shuffle_window": "8MiB", "memory_budget": "48MiB"}
 LARGE = {"shuffle_window": "8MiB", "memory_budget": "96MiB"}
+WIDE = {"shuffle_window": "32MiB", "memory_budget": "200MiB"}
 CASES = {
     "many row groups": (Shape("floats", 2, 1_000_000, 10_000), 1000, TIGHT, 160),
     "one row group, larger than the budget": (Shape("floats", 2, 1_300_000, 1_300_000), 1000, LARGE, 200),
     "texts": (Shape("texts", 1, 22_000, 22_000), 100, TIGHT, 160),
+    "rows of 50 MB": (Shape("blobs", 1, 12, 1), 2, {"shuffle_window": "20MiB", "memory_budget": "420MiB"}, 520),
+    "500 columns, more row groups open than have a place": (Shape("wide", 3, 64_000, 16_000), 1000, WIDE, 320),
 }
-RUNS = [(name, "thread") for name in CASES] + [("one row group, larger than the budget", "process")]
+RUNS = [(name, "thread") for name in CASES]
+RUNS += [(name, "process") for name in ("one row group, larger than the budget", "rows of 50 MB")]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -34,6 +38,7 @@ def _prepared(tmp_path_factory):
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "workers"), RUNS)
 def test_a_table_larger_than_memory_streams_through_with_every_row(name, workers):
     shape, batch_size, options, allowance = CASES[name]

@@ -16,6 +16,7 @@ def shown(cell) -> str:
     return "".join(texts)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_the_notebook_runs_headless(monkeypatch, tmp_path):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))

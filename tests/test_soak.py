@@ -10,6 +10,7 @@ from benchmarks.soak_figures import slope
 from benchmarks.soak_loaders import SETUPS, Loaders, Wrong
 
 
+@pytest.mark.slow
 def test_a_few_disturbed_epochs_are_right_and_leave_nothing():
     done = python("-m", "benchmarks.soak", "--minutes", 9, "--acts", 4, "--seed", 3)
     document = json.loads(done.stdout)

@@ -41,6 +41,7 @@ def run(program, *arguments, report):
     return json.loads(report.read_text())
 
 
+@pytest.mark.slow
 def test_the_mnist_program_learns(digits, tmp_path):
     folder, _, _ = digits
     found = run("mnist.py", folder / "train", folder / "test", report=tmp_path / "found.json")
