@@ -45,7 +45,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=None, help="default: another one each time")
-    parser.add_argument("--acts", type=int, default=None, help="stop after so many acts; no warm-up, so nothing is said of what grows")
+    parser.add_argument("--acts", type=int, default=None, help="stop after so many acts; what grows is not judged")
     parser.add_argument("--plot", type=Path, default=None, help="draw memory and descriptors into this file")
     args = parser.parse_args()
     seed = secrets.randbelow(10**6) if args.seed is None else args.seed
