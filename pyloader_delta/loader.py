@@ -7,6 +7,7 @@ import copy
 import os
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -368,9 +369,7 @@ def _known_layout(datareader: DataReader[Any], *, numbered: bool) -> bytes | Non
     if type(datareader).read_chunk is not DeltaDataReader.read_chunk:
         return None
     schema = datareader.one_schema  # type: ignore[attr-defined]
-    if schema is None:
-        return None
-    return learn_schema(schema.append(ROW_NUMBER) if numbered else schema)
+    return None if schema is None else learn_schema(schema.append(ROW_NUMBER) if numbered else schema)
 
 
 def _own(datareader: DataReader[Any]) -> DataReader[Any]:
@@ -395,4 +394,5 @@ def _refuse(unknown: dict[str, Any], datareader: Any) -> None:
 @atexit.register
 def _close_open_loaders() -> None:
     for loader in list(_open_loaders):
-        loader.close()
+        with suppress(KeyboardInterrupt):  # a second Ctrl-C while it waits: workers end with this process in any case
+            loader.close()

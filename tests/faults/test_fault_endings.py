@@ -221,6 +221,19 @@ def test_ctrl_c_ends_a_program_with_one_traceback(tmp_path, root, whole_group):
     assert nothing_left(process.pid, [], tmp_path)
 
 
+def test_a_second_ctrl_c_while_the_program_ends_says_nothing_and_leaves_nothing(tmp_path, root):
+    before = (
+        "from pyloader_delta.engine.processes import ProcessExecutor\n"
+        "def interrupted(self, *, wait):\n"
+        "    raise KeyboardInterrupt\n"
+        "ProcessExecutor.close = interrupted"
+    )
+    with run(program(tmp_path, root, "", before, num_workers=2, workers="process")) as process:
+        assert process.communicate(timeout=600) == ("ready\n", "")
+    assert process.returncode == 0
+    assert nothing_left(process.pid, [], tmp_path)
+
+
 def test_a_program_that_is_ended_while_its_workers_are_stuck(tmp_path, root):
     """`del`, then the program's end: user code of three workers never comes back."""
     before = (
