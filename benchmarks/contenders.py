@@ -19,7 +19,7 @@ class Contender:
 
 
 CONTENDERS = {
-    "limit": Contender("pyarrow alone, one thread, batches dropped", rows="rows"),
+    "limit": Contender("pyarrow alone, one thread, on each core in turn, batches dropped", rows="rows"),
     "threads": Contender("pyloader_delta, a worker thread", rows="rows"),
     "threads2": Contender("pyloader_delta, 2 worker threads", rows="rows"),
     "processes": Contender("pyloader_delta, 2 processes", rows="rows"),
