@@ -138,8 +138,9 @@ def test_the_throughput_benchmark_prints_every_figure():
 
 
 @pytest.mark.slow
-def test_twice_the_memory_there_is_streams_through_with_every_row():
-    runs = ["--runs", "process", "thread", "torch", "to_tf"]
+def test_twice_the_memory_there_is_streams_through_torchs_and_tensorflows_forms_with_every_row():
+    """Loaders alone: test_memory_benchmark.py."""
+    runs = ["--runs", "torch", "to_tf"]
     done = python("-m", "benchmarks.memory", "--rows", "6500000", *runs, status=None)  # 600 MiB decoded, in 300 MiB
     if done.returncode == NO_CGROUP:
         pytest.skip(done.stderr)

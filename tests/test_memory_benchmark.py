@@ -23,7 +23,7 @@ CASES = {
     "500 columns, more row groups open than have a place": (Shape("wide", 3, 64_000, 16_000), 1000, WIDE, 320),
 }
 RUNS = [(name, "thread") for name in CASES]
-RUNS += [(name, "process") for name in ("one row group, larger than the budget", "rows of 50 MB")]
+RUNS += [(name, "process") for name in ("many row groups", "one row group, larger than the budget", "rows of 50 MB")]
 
 
 @pytest.fixture(scope="module", autouse=True)
