@@ -11,11 +11,6 @@ import importlib
 import logging
 from typing import TYPE_CHECKING, Any
 
-from pyloader_delta.collate.base import DataCollator
-from pyloader_delta.collate.numpy import NumpyDataCollator
-from pyloader_delta.encode.base import Dataset
-from pyloader_delta.encode.fields import FieldSpec
-from pyloader_delta.encode.text import TextDataset
 from pyloader_delta.errors import (
     BudgetError,
     ConfigError,
@@ -31,21 +26,26 @@ from pyloader_delta.errors import (
     ValueTypeError,
     WorkerDied,
 )
-from pyloader_delta.loader import DataLoader
-from pyloader_delta.read.base import DataReader
-from pyloader_delta.read.delta import DeltaDataReader
-from pyloader_delta.read.jsonl import JsonLineDataReader
-from pyloader_delta.read.parquet import ParquetDataReader
-from pyloader_delta.receipt import Receipt
-from pyloader_delta.values import Chunk, DataFile, Snapshot
 
 if TYPE_CHECKING:
     from pyloader_delta.collate.arrow import ArrowDataCollator
+    from pyloader_delta.collate.base import DataCollator
     from pyloader_delta.collate.jax import JaxDataCollator
+    from pyloader_delta.collate.numpy import NumpyDataCollator
     from pyloader_delta.collate.pandas import PandasDataCollator
     from pyloader_delta.collate.tensorflow import TFDataCollator
     from pyloader_delta.collate.torch import TorchDataCollator
     from pyloader_delta.compat.deltatorch import create_pytorch_dataloader
+    from pyloader_delta.encode.base import Dataset
+    from pyloader_delta.encode.fields import FieldSpec
+    from pyloader_delta.encode.text import TextDataset
+    from pyloader_delta.loader import DataLoader
+    from pyloader_delta.read.base import DataReader
+    from pyloader_delta.read.delta import DeltaDataReader
+    from pyloader_delta.read.jsonl import JsonLineDataReader
+    from pyloader_delta.read.parquet import ParquetDataReader
+    from pyloader_delta.receipt import Receipt
+    from pyloader_delta.values import Chunk, DataFile, Snapshot
 
 __version__ = "0.1.0"
 __all__ = [
@@ -86,12 +86,27 @@ __all__ = [
 
 _LAZY = {
     "ArrowDataCollator": "pyloader_delta.collate.arrow",
+    "Chunk": "pyloader_delta.values",
+    "DataCollator": "pyloader_delta.collate.base",
+    "DataFile": "pyloader_delta.values",
+    "DataLoader": "pyloader_delta.loader",
+    "DataReader": "pyloader_delta.read.base",
+    "Dataset": "pyloader_delta.encode.base",
+    "DeltaDataReader": "pyloader_delta.read.delta",
+    "FieldSpec": "pyloader_delta.encode.fields",
     "JaxDataCollator": "pyloader_delta.collate.jax",
+    "JsonLineDataReader": "pyloader_delta.read.jsonl",
+    "NumpyDataCollator": "pyloader_delta.collate.numpy",
     "PandasDataCollator": "pyloader_delta.collate.pandas",
+    "ParquetDataReader": "pyloader_delta.read.parquet",
+    "Receipt": "pyloader_delta.receipt",
+    "Snapshot": "pyloader_delta.values",
     "TFDataCollator": "pyloader_delta.collate.tensorflow",
+    "TextDataset": "pyloader_delta.encode.text",
     "TorchDataCollator": "pyloader_delta.collate.torch",
     "create_pytorch_dataloader": "pyloader_delta.compat.deltatorch",
 }
+"""Names and where they come from: imported when asked for, since a worker process needs few of them."""
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 

@@ -30,6 +30,7 @@ from pyloader_delta.insight import Insight
 from pyloader_delta.ledger import Ledger, base_of
 from pyloader_delta.lengths import Lengths
 from pyloader_delta.options import check_parts, check_root, group_size, make_options
+from pyloader_delta.ours import is_ours
 from pyloader_delta.passes import BatchIterator, Pass
 from pyloader_delta.plan.epoch import Order, split, total_rows
 from pyloader_delta.plan.ranks import Uneven
@@ -150,8 +151,9 @@ class DataLoader(Lengths, Insight, Facade, Resumable, Generic[T_co]):
         self.root_dir = check_root(root_dir)
         options = self._options
         self._order = Order(
-            options.shuffle, options.random_seed, bool(datareader.shuffle), int(datareader.random_seed), options.window
-        )
+            options.shuffle, options.random_seed, bool(datareader.shuffle), int(datareader.random_seed), options.window,
+            joins_files=is_ours(type(datareader).read_chunk),
+        )  # fmt: skip
         with named(datareader, "chunks"):
             chunks = checked_chunks(datareader.chunks(self.root_dir), type(datareader).__name__)
         if datareader.shuffle and options.window.unit == "rows" and total_rows(chunks) is None:

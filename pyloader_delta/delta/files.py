@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -64,6 +64,7 @@ class OpenFiles:
         self._files: OrderedDict[str, DataParquet] = OrderedDict()
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._cursors: OrderedDict[tuple[str, int], Cursor] = OrderedDict()
+        self._like: View | None = None  # of the file opened last
 
     def __reduce__(self) -> tuple[type[OpenFiles], tuple[Store, Selection]]:
         return OpenFiles, (self._store, self._selection)
@@ -94,21 +95,26 @@ class OpenFiles:
             return table
 
     def together(self, chunks: Sequence[Chunk]) -> list[list[Chunk]]:
-        """Return chunks in runs of whole row groups of one file, without a filter; others alone."""
-        runs: list[list[Chunk]] = []
-        for chunk in chunks:
-            if runs and _joins(runs[-1][-1], chunk, gaps=self._gaps):
-                runs[-1].append(chunk)
-            else:
-                runs.append([chunk])
-        return runs
+        """Return chunks in runs of whole row groups, without a filter, of one version; others alone.
+
+        Runs are of one file where columns are more than numbers: to join those of several costs a copy.
+        """
+        return _runs(chunks, _go_together if self._selection.is_short else self._one_file)
 
     def read_together(self, chunks: Sequence[Chunk]) -> pa.Table:
-        """Return the rows of one of the runs that `together` makes: cheaper than one by one, each column one piece.
+        """Return the rows of one of the runs that `together` makes: cheaper than one by one.
 
         Raises:
             ReadError: As `read`.
         """
+        tables = [self._of_one_file(run) for run in _runs(chunks, self._one_file)]
+        return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+
+    def _one_file(self, before: Chunk, chunk: Chunk) -> bool:
+        return _go_together(before, chunk) and _joins(before, chunk, gaps=self._gaps)
+
+    def _of_one_file(self, chunks: Sequence[Chunk]) -> pa.Table:
+        """Return the rows of row groups of one file, each column in one piece if it is one of numbers."""
         first, last = chunks[0], chunks[-1]
         row_groups = [chunk.row_group for chunk in chunks if chunk.row_group is not None]
         n_rows = sum(chunk.n_rows or 0 for chunk in chunks)
@@ -151,7 +157,9 @@ class OpenFiles:
             metadata=known.metadata,
             deleted=known.deleted,
             view=known.view,
+            like=self._like,
         )
+        self._like = file.view
         deleted = file.deleted
         kept = deleted if deleted is not None and len(deleted) <= _MAX_KEPT_DELETED else None
         room = _MAX_KNOWN_BYTES // max(footer_bytes(file.metadata), 1)
@@ -202,13 +210,29 @@ class OpenFiles:
         return table
 
 
+def _runs(chunks: Sequence[Chunk], joins: Callable[[Chunk, Chunk], bool]) -> list[list[Chunk]]:
+    """Return chunks in runs of neighbours that go together."""
+    runs: list[list[Chunk]] = []
+    for chunk in chunks:
+        if runs and joins(runs[-1][-1], chunk):
+            runs[-1].append(chunk)
+        else:
+            runs.append([chunk])
+    return runs
+
+
 def _joins(before: Chunk, chunk: Chunk, *, gaps: bool) -> bool:
-    """Return whether a whole row group follows another one of its file; with `gaps` there may be others between."""
+    """Return whether a row group follows another one of its file; with `gaps` there may be others between."""
     first, second = before.row_group, chunk.row_group
-    if not (_is_plain(before) and _is_plain(chunk)) or first is None or second is None:
+    if first is None or second is None:
         return False
-    same = before.path == chunk.path and before.version == chunk.version
-    return same and (second == first + 1 or (gaps and second > first and chunk.deletion_vector is None))
+    return before.path == chunk.path and (
+        second == first + 1 or (gaps and second > first and chunk.deletion_vector is None)
+    )
+
+
+def _go_together(before: Chunk, chunk: Chunk) -> bool:
+    return _is_plain(before) and _is_plain(chunk) and before.version == chunk.version
 
 
 def _is_plain(chunk: Chunk) -> bool:

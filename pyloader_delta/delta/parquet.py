@@ -74,6 +74,7 @@ class DataParquet:
         metadata: The file's footer, where it is known already.
         deleted: What `deleted` was, where it is known already.
         view: What `view` was, where it is known already.
+        like: That of another file, which may be the same.
 
     Raises:
         ReadError: The file has another size.
@@ -92,6 +93,7 @@ class DataParquet:
         metadata: pq.FileMetaData | None = None,
         deleted: NDArray[np.int64] | None = None,
         view: View | None = None,
+        like: View | None = None,
     ) -> None:
         self._store, self._located, self._version = store, file, version
         self._selection = selection
@@ -103,6 +105,7 @@ class DataParquet:
             self._check_size(size_bytes)
             self._file = self._parquet(self._source, metadata)
             self.metadata: pq.FileMetaData = self._file.metadata
+            view = view or (None if like is None else like.of_another(self._file, file))
             self.view = View(self._file, file, selection) if view is None else view
             """What of the file belongs to which column."""
         except BaseException:
@@ -166,7 +169,8 @@ class DataParquet:
         table = None
         if names := self._names(filtered):
             with expecting(self._source, lambda: column_spans(self.metadata, row_groups, names)):
-                table = self._file.read_row_groups(row_groups, columns=names, use_threads=False)
+                columns = None if names == self.stored_schema.names else names  # to look names up costs a fifth
+                table = self._file.read_row_groups(row_groups, columns=columns, use_threads=False)
         return Piece(self, table, first, n_rows, filtered).table()
 
     def pieces(self, row_group: int, batch_rows: int, *, filtered: bool = False) -> Iterator[Piece]:

@@ -6,14 +6,16 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from pyloader_delta.delta.filters.build import names_instead
-from pyloader_delta.delta.filters.rows import RowFilter
 from pyloader_delta.delta.schema import ROW_ID, arrow_schema
 from pyloader_delta.errors import ConfigError, TableError
 from pyloader_delta.values import TableField
+
+if TYPE_CHECKING:
+    from pyloader_delta.delta.filters.rows import RowFilter
 
 
 @dataclass(frozen=True)
@@ -92,4 +94,6 @@ def selected(
 
 
 def _unknown(name: str, names: Sequence[str], table: str) -> str:
+    from pyloader_delta.delta.filters.build import names_instead  # here: worker processes need no parsers
+
     return f"columns names {name!r}, which {table} does not have{names_instead(name, names)}"

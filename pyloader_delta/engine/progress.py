@@ -6,14 +6,12 @@ from bisect import bisect_right
 from itertools import accumulate
 
 from pyloader_delta.engine.kinds import FileTypes, Kinds
-from pyloader_delta.engine.tasks import ReadTask, Segment
-from pyloader_delta.errors import IncompleteEpochError, LoaderError, ReadError, StageError, WorkerDied
+from pyloader_delta.engine.losses import Losses
+from pyloader_delta.engine.losses import Lost as Lost
+from pyloader_delta.engine.tasks import MixTask, ReadTask, Segment
+from pyloader_delta.errors import IncompleteEpochError
 from pyloader_delta.permute import row_key
 from pyloader_delta.values import Chunk, EpochLike
-
-Lost = dict[tuple[int, int], BaseException]
-"""(epoch, position) → error of each chunk that cannot be read and is skipped."""
-_STAND_INS = 8  # chunks after one that cannot be read whose rows may stand in its place
 
 
 class Progress:
@@ -21,7 +19,9 @@ class Progress:
 
     def __init__(self, plan: EpochLike, base: int, kinds: Kinds, lost: Lost | None = None) -> None:
         self.plan = plan
-        self._kinds, self._lost = kinds, lost
+        self._kinds = kinds
+        losses = Losses(plan, lost)
+        self.instead, self._again = losses.instead, losses.again
         self._types: dict[int, FileTypes] = {}  # first position of a read → its files' types
         self._columns: list[tuple[str, ...]] = []  # of each ready window
         self.base = base
@@ -47,6 +47,7 @@ class Progress:
         """First row of each unit of the ready windows, and where the last one's next row would be."""
         self.failure: tuple[int, BaseException] | None = None
         """(window, error) of the first window that cannot be read."""
+        self._fails_at = self.n_chunks  # the first chunk that cannot
         self._window_of = [0] * self.n_chunks
         for number, window in enumerate(plan.windows):
             for position in window:
@@ -82,6 +83,12 @@ class Progress:
             sizes[number] = rest.stop - rest.start
         return list(accumulate(sizes, initial=0))
 
+    @property
+    def at_failure(self) -> bool:
+        """Whether all rows are there that come before what cannot be read."""
+        windows, (window, _) = self.plan.windows, self.failure or (-1, None)
+        return self.ready == window and (window == len(windows) or self._fails_at <= windows[window].start)
+
     def window_of(self, position: int) -> int:
         """Return the window of a chunk."""
         return self._window_of[position]
@@ -114,7 +121,7 @@ class Progress:
     @property
     def all_read(self) -> bool:
         """Whether every window of the epoch is there."""
-        return self.ready == len(self.plan.windows)
+        return self.ready == len(self.plan.windows) and self.failure is None
 
     @property
     def total(self) -> int | None:
@@ -198,21 +205,32 @@ class Progress:
         return self._held(window), first
 
     def _get_ready(self) -> None:
-        while not self.all_read and self._unread[self.ready] == 0 and self.ready not in self._unmixed:
-            window = self.plan.windows[self.ready]
-            if self.failure is not None and self.failure[0] <= self.ready:
-                return
-            for position in window:
-                error = self._kinds.add(self._types.pop(position, ()))
-                if error is not None:
-                    self.read_failed(self.ready, error)
-                    return
-            self._columns.append(self._kinds.columns)
-            rest = self.plan.rests.get(self.ready)
-            n_rows = rest.stop - rest.start if rest is not None else sum(self._rows[p] or 0 for p in window)
-            self.starts.append(self.starts[-1] + n_rows)
-            self.ready += 1
-            self._end_unit(self.ready - 1)
+        windows = self.plan.windows
+        while self.ready < (len(windows) if self.failure is None else self.failure[0]):
+            if self._unread[self.ready] or self.ready in self._unmixed or not self._take_in(windows[self.ready]):
+                break
+        if self.failure is not None and self.failure[0] == self.ready < len(windows):
+            self._cut_short(range(windows[self.ready].start, self._fails_at), self.failure[1])
+
+    def _take_in(self, positions: range) -> bool:
+        """Note that a window, or the first chunks of it, are there; False where their columns are an error."""
+        for position in positions:
+            error = self._kinds.add(self._types.pop(position, ()))
+            if error is not None:
+                self.read_failed(positions[:1], error)
+                return False
+        self._columns.append(self._kinds.columns)
+        rest = self.plan.rests.get(self.ready)
+        n_rows = rest.stop - rest.start if rest is not None else sum(self._rows[p] or 0 for p in positions)
+        self.starts.append(self.starts[-1] + n_rows)
+        self.ready += 1
+        self._end_unit(self.ready - 1)
+        return True
+
+    def _cut_short(self, before: range, error: BaseException) -> None:
+        """Let a window end with the chunks before the one that cannot be read, once they are there."""
+        if before and all(self._rows[position] is not None for position in before) and self._take_in(before):
+            self.failure = (self.ready, error)
 
     def _end_unit(self, window: int) -> None:
         """Note that a window has got ready: it ends a unit, or goes on with the one before it."""
@@ -274,36 +292,26 @@ class Progress:
             n, row = n + 1, row + size
         return n, row < stop
 
-    def lose(self, positions: range, error: BaseException) -> bool:
-        """Have chunks that could not be read, read again one by one, and other rows in the place of one that cannot.
+    def failed(self, task: ReadTask | MixTask, error: BaseException) -> None:
+        """Note that a task failed: its chunks are read again one by one, or their window fails."""
+        if isinstance(task, MixTask):
+            self.read_failed(self.plan.windows[task.window], error)
+        elif again := self._again(task.positions, error):
+            self.redo = sorted([*self.redo, *again], key=lambda positions: positions.start)
+        else:
+            self.read_failed(task.positions, error)
 
-        Return False where that has failed already, or the error is of a kind that tells of more than a chunk.
+    def read_failed(self, positions: range, error: BaseException) -> None:
+        """Note that chunks of a window cannot be read; the first counts, as it is delivered first.
+
+        In a mixed window each row may come from any chunk of it, so none of them is delivered.
         """
-        if self._lost is None or not _of_a_chunk(error):
-            return False
-        place = self.plan.epoch, positions.start
-        if place in self._lost:
-            error.__cause__ = self._lost.pop(place)
-            return False
-        if len(positions) == 1:
-            self._lost[place] = error
-        self.redo = sorted([*self.redo, *(range(p, p + 1) for p in positions)], key=lambda r: r.start)
-        return True
-
-    def instead(self, positions: range) -> tuple[Chunk, ...] | None:
-        """Return the chunks that may stand in the place of a lost one; None where nothing is lost."""
-        position, n = positions.start, self.n_chunks
-        if self._lost is None or (self.plan.epoch, position) not in self._lost:
-            return None
-        if self.plan.chunks[position].n_rows is None:
-            return ()
-        after = (self.plan.chunks[(position + i) % n] for i in range(1, min(n, _STAND_INS + 1)))
-        return tuple(chunk for chunk in after if chunk.n_rows)
-
-    def read_failed(self, window: int, error: BaseException) -> None:
-        """Note that a window cannot be read; the first one counts, as it is delivered first."""
-        if self.failure is None or window < self.failure[0]:
-            self.failure = (window, error)
+        window = self._window_of[positions.start]
+        position = positions.start if self.plan.row_seed is None else self.plan.windows[window].start
+        if position < self._fails_at:
+            self.failure, self._fails_at = (window, error), position
+            self.redo = [again for again in self.redo if again.start < position]
+            self._get_ready()
 
     def take(self, n_rows: int) -> tuple[Segment, ...]:
         """Hand the next rows to a run; they must be there."""
@@ -362,8 +370,3 @@ class Progress:
             return min(max(bisect_right(self.starts, row) - 1, 0), n_windows - 1)
         mean = max(self.rows_there / self.ready, 1.0)
         return min(self.ready + int((row - self.rows_there) / mean), n_windows - 1)
-
-
-def _of_a_chunk(error: BaseException) -> bool:
-    ours = not isinstance(error, LoaderError) or isinstance(error, (ReadError, StageError, WorkerDied))
-    return ours and isinstance(error, Exception)

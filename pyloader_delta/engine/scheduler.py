@@ -82,7 +82,7 @@ class Scheduler:
             self.freed.append(task.number)
             if progress is not None:
                 text = f"{wrong[0][0]}: the plan has {wrong[0][0].n_rows} rows, reading gave {wrong[0][1]}"
-                progress.read_failed(task.window, IncompleteEpochError(text))
+                progress.read_failed(task.positions, IncompleteEpochError(text))
             return
         self._store.keep(task.number, task.chunks, size_bytes)
         progress.read_done(task, rows, mix=mix, types=types)
@@ -98,8 +98,8 @@ class Scheduler:
         """Note that a chunk cannot be read; the error is delivered in the place of the first batch that needs it."""
         self._land(worker, task)
         progress = self._by_epoch.get(task.epoch)
-        if progress is not None and not (isinstance(task, ReadTask) and progress.lose(task.positions, error)):
-            progress.read_failed(task.window, error)
+        if progress is not None:
+            progress.failed(task, error)
 
     def run_done(self, worker: int, task: RunTask, size_bytes: int, seconds: float) -> None:
         """Note that a run is ready for delivery: bytes of its batches, time that user code took."""
@@ -268,7 +268,7 @@ class Scheduler:
     def _fail_if_due(self, progress: Progress) -> None:
         """Put the epoch's failure in the place of the next run once everything before it was made."""
         left = progress.rows_there - progress.next_row
-        if progress.failure is not None and progress.ready == progress.failure[0] and left < self._batch_size:
+        if progress.failure is not None and progress.at_failure and left < self._batch_size:
             self.failure = (self._next_run, progress.failure[1])
 
     # Windows --------------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pyloader_delta.columns import FILES, KIND
+from pyloader_delta.engine.blocks import compacted, named_blocks
 from pyloader_delta.engine.gather import gather
 from pyloader_delta.engine.kinds import FileTypes, file_types
 from pyloader_delta.engine.leases import Lease
@@ -130,18 +129,18 @@ class Workshop:
             if self._stages.numbered:
                 codes = self._stages.row_numbers(chunks[0], n_rows)
                 batches = numbered(batches, position, codes, filler=task.instead is not None)
-            found += [_named(batch, chunks[0]) for batch in batches if batch.num_rows]
+            found += named_blocks(batches, chunks)
             position += len(chunks)
         self._stages.keep_cursors(task.cursors)
         types = file_types(typed)
         typed.clear()
         if region is None or rows != [chunk.n_rows for chunk in task.chunks]:
-            blocks = _compacted(found)
+            blocks = compacted(found)
             return Blocks(blocks, rows, types, layout=learn(blocks) if task.window_rows is not None else None)
         layout, arrays = region
         left, placed = place(found, layout, arrays, task.first_row)
         size = sum(dtype.itemsize for name, dtype in layout.numbers if name in placed) * sum(rows)
-        return Blocks(_compacted(left), rows, types, placed, learn_more(layout, left), placed_bytes=size)
+        return Blocks(compacted(left), rows, types, placed, learn_more(layout, left), placed_bytes=size)
 
     def _stood_in(self, candidates: Sequence[Chunk], chunk: Chunk) -> list[pa.RecordBatch]:
         """Return as many rows of another chunk as a chunk has that cannot be read."""
@@ -163,8 +162,8 @@ class Workshop:
         windows = []
         for chunks in task.again:
             runs = self._stages.together(chunks)
-            found = [_named(batch, run[0]) for run in runs for batch in self._stages.read_run(run) if batch.num_rows]
-            windows.append(WindowBlocks(_compacted(found)))
+            found = [batch for run in runs for batch in named_blocks(self._stages.read_run(run), run)]
+            windows.append(WindowBlocks(compacted(found)))
         return windows
 
     def run(
@@ -261,41 +260,6 @@ def repeated(batches: Sequence[pa.RecordBatch], n_rows: int) -> list[pa.RecordBa
         if not n_rows:
             break
     return found
-
-
-def _named(batch: pa.RecordBatch, chunk: Chunk) -> pa.RecordBatch:
-    return batch.replace_schema_metadata({FILES: json.dumps([[chunk.path, batch.num_rows]])})
-
-
-def _compacted(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """Join neighbouring batches of one schema."""
-    if len(batches) < 2:
-        return batches
-    groups: list[list[pa.RecordBatch]] = []
-    for batch in batches:
-        first = groups[-1][0] if groups else None
-        if first is not None and first.schema.equals(batch.schema) and _kinds(first) == _kinds(batch):
-            groups[-1].append(batch)
-        else:
-            groups.append([batch])
-    blocks = []
-    for group in groups:
-        named = [pair for batch in group for pair in json.loads(batch.schema.metadata[FILES])]
-        schema = group[0].schema.with_metadata({FILES: json.dumps(named)})
-        table = pa.Table.from_batches([b.replace_schema_metadata(None) for b in group])
-        try:
-            joined = table.combine_chunks().to_batches()
-        except pa.ArrowInvalid:  # a string column beyond 2 GiB
-            joined = []
-        if len(joined) == 1:
-            blocks.append(joined[0].replace_schema_metadata(schema.metadata))
-        else:
-            blocks += group
-    return blocks
-
-
-def _kinds(batch: pa.RecordBatch) -> list[bytes | None]:
-    return [(field.metadata or {}).get(KIND) for field in batch.schema]
 
 
 def _part(batch: Any) -> Part:

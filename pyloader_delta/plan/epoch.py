@@ -17,6 +17,8 @@ WHOLE_OF_WINDOW, PART_OF_WINDOW = 8, 16
 UNIT_BYTES = 16 << 20
 """Where rows keep their order, neighbouring row groups up to this decoded size together are one unit. It decides what
 is encoded together, so it is part of what random augmentations give."""
+UNIT_FILES = 32
+"""Files that are one unit at most: the first batch waits until they are opened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ class Order:
     window_bytes: int = 0
     """Up to what size whole row groups of one unit are one window, where rows keep their order. Neither order nor units
     depend on it."""
+    joins_files: bool = False
+    """Whether neighbouring files may be one unit: all have the same columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,14 +150,14 @@ def ordered(parts: Sequence[Sequence[Chunk]], order: Order, epoch: int) -> Seque
     """Return the units in the epoch's order, which ranks share: the parts of row groups, neighbours as one."""
     if order.shuffle_chunks:
         parts = [parts[i] for i in _unit_order(parts, order, epoch)]
-    return parts if order.shuffle_rows else _units(parts)
+    if order.shuffle_rows:
+        return parts
+    units = _units(parts)
+    return _joined(units) if order.joins_files else units
 
 
 def _units(parts: Sequence[Sequence[Chunk]]) -> list[list[Chunk]]:
-    """Return neighbouring row groups of one file as units; a file of another format, or of unknown length, is one, too.
-
-    Not of several files: a file that cannot be read must not take the rows of another one with it.
-    """
+    """Return neighbouring row groups of one file as units; a file of another format, or of unknown length, is one."""
     units: list[list[Chunk]] = []
     for path, run in groupby(parts, key=lambda chunks: chunks[0].path if _joins(chunks) else None):
         if path is None:
@@ -161,6 +165,23 @@ def _units(parts: Sequence[Sequence[Chunk]]) -> list[list[Chunk]]:
         else:
             units += _even(list(run))
     return units
+
+
+def _joined(units: Sequence[list[Chunk]]) -> list[list[Chunk]]:
+    """Return the units of files with small neighbours as one."""
+    found: list[list[Chunk]] = []
+    room = n_left = 0
+    for unit in units:
+        size = (
+            sum(chunk.size_bytes for chunk in unit) if all(chunk.is_whole_row_group for chunk in unit) else UNIT_BYTES
+        )
+        if n_left and size <= room:
+            found[-1] += unit
+        else:
+            found.append(unit)
+            room, n_left = UNIT_BYTES, UNIT_FILES
+        room, n_left = room - size, n_left - 1
+    return found
 
 
 def _joins(chunks: Sequence[Chunk]) -> bool:

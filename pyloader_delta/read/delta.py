@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NoReturn
 
-from pyloader_delta.delta import TableLog, load_snapshot, moment_ms
+from pyloader_delta import delta
 from pyloader_delta.delta.store import Store
 from pyloader_delta.errors import ConfigError, TableError
 from pyloader_delta.read.base import T_co, whole_number
@@ -120,7 +120,7 @@ class DeltaDataReader(TableReader[T_co]):
     def _known_snapshot(self) -> Snapshot | None:
         pin = self._pin
         if pin is not None and pin.snapshot is None:
-            snapshot = load_snapshot(pin.request[0], pin.version, settings=pin.request[3])
+            snapshot = delta.load_snapshot(pin.request[0], pin.version, settings=pin.request[3])
             if snapshot.table_id != pin.table_id:
                 raise TableError(f"{snapshot.uri} is now another table than when its chunks were listed")
             pin.snapshot = snapshot
@@ -135,7 +135,7 @@ class DeltaDataReader(TableReader[T_co]):
                 f"version and timestamp of {type(self).__name__} exclude each other, got {self.version!r} and "
                 f"{self.timestamp!r}"
             )
-        return None, moment_ms(self.timestamp)
+        return None, delta.moment_ms(self.timestamp)
 
     def _timezone(self) -> str:
         name, zone = type(self).__name__, self.partition_timezone
@@ -151,7 +151,7 @@ class DeltaDataReader(TableReader[T_co]):
 
 
 def _load(store: Store, version: int | None, time_ms: int | None) -> Snapshot:
-    log = TableLog(store)
+    log = delta.TableLog(store)
     snapshot = log.snapshot(version, time_ms=time_ms)
     if risk := log.retention_risk(snapshot):
         warnings.warn(risk, UserWarning, stacklevel=3)

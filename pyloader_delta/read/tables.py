@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import pyarrow as pa
 
 from pyloader_delta.columns import opened
-from pyloader_delta.delta.chunks import list_chunks
 from pyloader_delta.delta.files import OpenFiles
-from pyloader_delta.delta.filters.explain import Explanation
-from pyloader_delta.delta.filters.rows import row_filter
 from pyloader_delta.delta.selection import Selection, selected
 from pyloader_delta.delta.store import Store, table_root
 from pyloader_delta.delta.stores.settings import StoreSettings
 from pyloader_delta.errors import ConfigError
 from pyloader_delta.read.base import DataReader, T_co
 from pyloader_delta.values import Chunk, Snapshot
+
+if TYPE_CHECKING:
+    from pyloader_delta.delta.filters.explain import Explanation
 
 V = TypeVar("V")
 
@@ -88,14 +88,7 @@ class TableReader(DataReader[T_co]):
             ConfigError: `chunks` was not called, or the chunk is not one of this snapshot.
             ReadError: The file is missing, corrupt or changed; the text names it, and the version of a Delta table.
         """
-        pin = self._pinned()
-        if self._earlier is not None and chunk.version == self._earlier.version:
-            pin = self._earlier
-        if chunk.version != pin.version:
-            raise ConfigError(
-                f"{chunk} is not of the pinned version {pin.version} of {pin.request[0]}; take chunks from chunks()"
-            )
-        table = pin.files.read(chunk)
+        table = self._pin_of(chunk).files.read(chunk)
         if not self._numbered:
             return table
         numbers, last = table.column(table.num_columns - 1), table.num_columns - 1
@@ -103,12 +96,22 @@ class TableReader(DataReader[T_co]):
             self._numbers += [opened(part, table.schema.field(last)) for part in numbers.chunks]
         return table.remove_column(last)
 
+    def _pin_of(self, chunk: Chunk) -> Pin:
+        pin = self._pinned()
+        if self._earlier is not None and chunk.version == self._earlier.version:
+            pin = self._earlier
+        if chunk.version != pin.version:
+            raise ConfigError(
+                f"{chunk} is not of the pinned version {pin.version} of {pin.request[0]}; take chunks from chunks()"
+            )
+        return pin
+
     def _together(self, chunks: Sequence[Chunk]) -> list[list[Chunk]]:
         own = type(self).read_chunk is not TableReader.read_chunk  # a subclass's is called for each chunk
         return [[chunk] for chunk in chunks] if own else self._pinned().files.together(chunks)
 
     def _read_together(self, chunks: Sequence[Chunk]) -> pa.Table:
-        return self._pinned().files.read_together(chunks)
+        return self._pin_of(chunks[0]).files.read_together(chunks)
 
     def _keep_cursors(self, kept: Collection[tuple[str, int]]) -> None:
         for pin in (self._pin, self._earlier):
@@ -150,6 +153,8 @@ class TableReader(DataReader[T_co]):
         selection = self._selection(snapshot, timezone)
         if not isinstance(self.exact_length, bool):
             raise ConfigError(f"exact_length of {type(self).__name__} must be True or False, got {self.exact_length!r}")
+        from pyloader_delta.delta.chunks import list_chunks  # here: worker processes list nothing
+
         chunks, explanation = list_chunks(store, snapshot, selection, exact_length=self.exact_length)
         self.close()
         self._earlier = None
@@ -164,6 +169,8 @@ class TableReader(DataReader[T_co]):
         fields, row_id = selected(snapshot.fields, self.columns, table, row_ids=snapshot.row_ids)
         if self.filter is None:
             return Selection(fields, timezone, checksums, row_id, numbered=self._numbered)
+        from pyloader_delta.delta.filters.rows import row_filter  # here: worker processes get the filter made
+
         made = row_filter(self.filter, snapshot.schema)
         tested = selected(snapshot.fields, made.columns, table)[0] if made.columns else ()
         return Selection(fields, timezone, checksums, row_id, made, tested, self._numbered)

@@ -41,7 +41,8 @@ def plans(draw):
             units.append([Chunk(f"f{number}", draw(st.integers(0, 400)))])
     window = draw(st.sampled_from([WindowSize("bytes", 150), WindowSize("bytes", 1), WindowSize("chunk", 1)]))
     together = draw(st.sampled_from([0, 60, 10_000]))
-    order = Order(draw(st.booleans()), 3, draw(st.booleans()), 4, window, window_bytes=together)
+    flags = draw(st.tuples(st.booleans(), st.booleans(), st.booleans()))
+    order = Order(flags[0], 3, flags[1], 4, window, window_bytes=together, joins_files=flags[2])
     return units, dict(enumerate(sizes)), order
 
 
@@ -235,8 +236,8 @@ def drive(scheduler, world, fails=()):
     while not scheduler.done:
         task = scheduler.next_task(0)
         if isinstance(task, ReadTask):
-            if task.chunks[0].path in fails:
-                scheduler.read_failed(0, task, ReadError(f"cannot read {task.chunks[0].path}"))
+            if broken := [chunk.path for chunk in task.chunks if chunk.path in fails]:
+                scheduler.read_failed(0, task, ReadError(f"cannot read {broken[0]}"))
             else:
                 rows = world.read(task)
                 scheduler.read_done(0, task, rows, sum(rows) * ROW_BYTES)
@@ -319,6 +320,19 @@ def test_batches_before_an_unreadable_chunk_are_delivered_before_its_error():
         assert [row[1:] for row in delivered] == [(f"f{i}", r) for i in (0, 1) for r in range(10)]
         assert failure is not None
         assert str(failure[1]) == "cannot read f2"
+
+
+@pytest.mark.parametrize("fails", [{"f0"}, {"f4"}, {"f4", "f5"}, {"f6", "f1"}, {"f6"}])
+def test_a_window_of_several_files_ends_before_the_one_that_cannot_be_read(fails):
+    units = [[Chunk(f"f{i}", 100, range(10), row_group=0, row_group_rows=range(10))] for i in range(7)]
+    order = Order(False, 0, False, 0, WindowSize("bytes", 1), window_bytes=1000, joins_files=True)
+    plan = plan_epoch(units, order, 0)
+    assert [len(window) for window in plan.windows] == [3, 3, 1]
+    scheduler = Scheduler(iter([plan]), Limits(1, 10**6, 10**6, 50, 2), batch_size=5)
+    delivered, failure = drive(scheduler, World(dict.fromkeys(range(7), 10), 1), fails)
+    first = min(fails)
+    assert [row[1:] for row in delivered] == [(f"f{i}", r) for i in range(int(first[1])) for r in range(10)]
+    assert str(failure[1]) == f"cannot read {first}"
 
 
 def test_a_chunk_of_another_length_than_planned_is_an_incomplete_epoch():

@@ -3,6 +3,7 @@
 import threading
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -39,7 +40,10 @@ def test_a_file_deleted_during_the_epoch_is_an_error_naming_file_and_version(tab
     options = {"max_queue_size": 1, "num_epoch": 2} | executor
     last = data_files(table)[-1]
     reader = DeltaDataReader(batch_size=3)
-    with DataLoader(reader, Through(), NumpyDataCollator(), table, **options) as loader:
+    with (
+        mock.patch("pyloader_delta.plan.epoch.UNIT_FILES", 1),
+        DataLoader(reader, Through(), NumpyDataCollator(), table, **options) as loader,
+    ):
         batches = iter(loader)
         found = [next(batches)]
         last.unlink()
@@ -65,16 +69,18 @@ def test_a_corrupt_data_file_is_named(table, content):
         DataLoader(DeltaDataReader(), Through(), AsIs(), table)
 
 
-def test_data_pages_that_are_corrupt_are_found_when_they_are_read(table, executor):
-    path = data_files(table)[-1]
-    content = bytearray(path.read_bytes())
-    content[4:40] = b"\xff" * 36
-    path.write_bytes(content)
+@pytest.mark.parametrize("broken", [(0,), (5, 9), (11,)])
+def test_files_that_are_read_together_come_up_to_the_first_one_that_is_corrupt(table, executor, broken):
+    spoiled = [data_files(table)[number] for number in broken]
+    for path in spoiled:
+        content = bytearray(path.read_bytes())
+        content[4:40] = b"\xff" * 36
+        path.write_bytes(content)
     with DataLoader(DeltaDataReader(batch_size=3), Through(), NumpyDataCollator(), table, **executor) as loader:
         delivered, error = until_error(loader)
-    assert len(delivered) == 11
+    assert xs(delivered) == [[3 * i, 3 * i + 1, 3 * i + 2] for i in range(broken[0])]
     assert isinstance(error, ReadError)
-    assert path.name in str(error)
+    assert spoiled[0].name in str(error)
 
 
 def test_a_chunk_file_deleted_during_the_epoch_is_an_error_naming_it(tmp_path, executor):
