@@ -43,6 +43,8 @@ def epoch_plans(
             plan, begins.batches, batch_size=options.batch_size, group=group, reread=reread, window=begins.window
         )
     after = begins.epoch + 1
-    epochs: Iterable[int] = count(after) if n_epochs is None else range(after, begins.began + n_epochs)
+    epochs: Iterable[int] = (
+        count(after) if options.reads_ahead or n_epochs is None else range(after, begins.began + n_epochs)
+    )
     others = (limited(plan_epoch(units, order, epoch, place), options.max_rows) for epoch in epochs)
     return plan, others, again

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import copy
 import os
 import weakref
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from typing import Any, Generic, Literal, TypeVar
 from pyloader_delta import budget
 from pyloader_delta.collate.base import DataCollator
 from pyloader_delta.encode.base import Dataset
+from pyloader_delta.engine.ahead import Ahead
 from pyloader_delta.engine.core import Engine
 from pyloader_delta.engine.executor import Executor
 from pyloader_delta.engine.local import InlineExecutor, ThreadExecutor
@@ -29,7 +29,7 @@ from pyloader_delta.facade import Facade
 from pyloader_delta.insight import Insight
 from pyloader_delta.ledger import Ledger, base_of
 from pyloader_delta.lengths import Lengths
-from pyloader_delta.options import check_parts, check_root, group_size, make_options
+from pyloader_delta.options import check_parts, check_root, group_size, make_options, own_reader
 from pyloader_delta.ours import is_ours
 from pyloader_delta.passes import BatchIterator, Pass
 from pyloader_delta.plan.epoch import Order, split, total_rows
@@ -145,7 +145,7 @@ class DataLoader(Lengths, Insight, Facade, Resumable, Generic[T_co]):
         check_place(rank, world_size, uneven)
         self._asked_place = rank, world_size, uneven
         self._progress = progress_wanted(progress)
-        datareader = _own(datareader)
+        datareader = own_reader(datareader)
         datareader._numbered = self._options.numbered
         self.datareader, self.dataset, self.datacollator = datareader, dataset, datacollator
         self.root_dir = check_root(root_dir)
@@ -295,6 +295,9 @@ class DataLoader(Lengths, Insight, Facade, Resumable, Generic[T_co]):
         elif older is not None and older.delivered:
             self._next_epoch = older.epoch + (1 if older.peeked() is None else 0)
         begins = begins or Position(self._next_epoch, 0, self._next_epoch)
+        if older is not None and (live := older.next_pass(begins, place, finalize)) is not None:
+            self._pass, self._loaded, self._set_epoch = live, None, None
+            return live
         order, full = self._order, self._full  # the engine must not hold the loader: it could never be garbage
         reread = self.datareader.missing_as_none  # which columns files have had so far must be learned
         plan, others, again = epoch_plans(
@@ -302,8 +305,9 @@ class DataLoader(Lengths, Insight, Facade, Resumable, Generic[T_co]):
         )
         size_bytes = engine.memory_bytes
         budget.check_windows(plan, size_bytes, self._needed)
+        kind = Ahead if options.reads_ahead else Scheduler
         make = partial(
-            Scheduler, limits=budget.limits(options, size_bytes, self._needed), batch_size=options.batch_size,
+            kind, limits=budget.limits(options, size_bytes, self._needed), batch_size=options.batch_size,
             drop_last=options.drop_last, group=self._group, strict_types=self.dataset.input_format != "python",
             missing_as_none=self.datareader.missing_as_none, lost=self._ledger.lost if options.skips else None,
         )  # fmt: skip
@@ -372,17 +376,6 @@ def _known_layout(datareader: DataReader[Any], *, numbered: bool) -> bytes | Non
         return None
     schema = datareader.one_schema  # type: ignore[attr-defined]
     return None if schema is None else learn_schema(schema.append(ROW_NUMBER) if numbered else schema)
-
-
-def _own(datareader: DataReader[Any]) -> DataReader[Any]:
-    """Return a reader that no other loader has: the first loader takes the user's own, later ones copies of it.
-
-    A reader knows the table that its chunks come from, so two loaders must not share one.
-    """
-    if not vars(datareader).get("_in_loader"):
-        datareader._in_loader = True
-        return datareader
-    return copy.copy(datareader)
 
 
 def _refuse(unknown: dict[str, Any], datareader: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import os
 from dataclasses import dataclass
@@ -61,6 +62,11 @@ class Options:
     def numbered(self) -> bool:
         """Whether each row is followed by its number."""
         return self.audit or self.skips
+
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether the beginning of the next pass is read as one ends: that of a loop an epoch, by workers."""
+        return self.num_epoch == 1 and self.limit is None and not self.full and self.workers != "inline"
 
     @property
     def max_rows(self) -> int | None:
@@ -158,6 +164,17 @@ def check_root(root_dir: Any) -> str:
     if not isinstance(root_dir, (str, os.PathLike)) or not os.fspath(root_dir):
         raise ConfigError(f"root_dir must be the path of a folder or the URI of a table, got {root_dir!r}")
     return str(os.fspath(root_dir))
+
+
+def own_reader(datareader: DataReader[Any]) -> DataReader[Any]:
+    """Return a reader that no other loader has: the first loader takes the user's own, later ones copies of it.
+
+    A reader knows the table that its chunks come from, so two loaders must not share one.
+    """
+    if not vars(datareader).get("_in_loader"):
+        datareader._in_loader = True
+        return datareader
+    return copy.copy(datareader)
 
 
 def whole(value: Any, name: str, *, at_least: int | None = None) -> int:

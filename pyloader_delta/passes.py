@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pyloader_delta.engine.ahead import Ahead, goes_on
 from pyloader_delta.engine.core import Engine, Run
 from pyloader_delta.engine.notes import NOTHING
 from pyloader_delta.engine.scheduler import Scheduler
@@ -41,11 +42,12 @@ class Pass:
         again: Batches before that which are made once more, and not delivered.
         place: The rank that it delivers to.
         ledger: Where its epochs are entered.
+        number: Of the engine's pass that it goes on with; None to begin one.
     """
 
     def __init__(
         self, engine: Engine, schedulers: Iterator[Scheduler], finalize: Callable[[Any], Any], stats: Stats,
-        nothing: str, begins: Position, again: int, place: Place, ledger: Ledger,
+        nothing: str, begins: Position, again: int, place: Place, ledger: Ledger, number: int | None = None,
     ) -> None:  # fmt: skip
         self.epoch = begins.epoch
         """0-based epoch of the batch delivered last."""
@@ -66,7 +68,7 @@ class Pass:
         self.delivered = 0
         """Batches delivered in this pass."""
         self._scheduler, self._schedulers = next(schedulers), schedulers
-        self.number = engine.begin(self._scheduler)
+        self.number = engine.begin(self._scheduler) if number is None else number
         self.finalize = finalize
         self._engine, self._stats, self._meter = engine, stats, engine.meter
         self._nothing, self._pid = nothing, os.getpid()
@@ -85,6 +87,22 @@ class Pass:
         """Note that the loader is closed."""
         self.cut_off = self.cut_off or not (self.finished or self.at_epoch_end)
         self.finished = True
+
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether all was delivered, and what the next pass begins with is being read."""
+        return isinstance(self._scheduler, Ahead) and self.at_epoch_end and not self.cut_off
+
+    def next_pass(self, begins: Position, place: Place, finalize: Callable[[Any], Any]) -> Pass | None:
+        """Return the pass that begins there, where this one has read ahead for it; None where it must begin anew."""
+        anew = begins.batches or begins.history or begins.source is not None or place != self.place
+        live = self._scheduler
+        if anew or not self.reads_ahead or not isinstance(live, Ahead):
+            return None
+        if not goes_on(self._engine, live, begins.epoch):
+            return None
+        rest = self._stats, self._nothing, begins, 0, place, self._ledger, self.number
+        return Pass(self._engine, iter([live]), finalize, *rest)
 
     def position(self, num_epoch: int | None, again: int = 0) -> Position:
         """Return where the pass is after the batch delivered last; the beginning of the next one at its end.
@@ -141,7 +159,8 @@ class Pass:
                 batch = self._finalize_traced(batch, task, there - started)
         except BaseException as error:
             self.finished = True
-            self._engine.cancel(self.number)
+            if not (isinstance(error, StopIteration) and self.reads_ahead):
+                self._engine.cancel(self.number)
             self._replay.clear()
             if isinstance(error, StopIteration) and not self.delivered:
                 warnings.warn(self._nothing, stacklevel=3)
@@ -333,5 +352,6 @@ class BatchIterator(Iterator[Any]):
         self._replay.clear()
 
     def __del__(self) -> None:
-        if not self._replaced and not self._pass.finished and self._pass.delivered > PEEK:
+        over = self._pass.finished or self._pass.reads_ahead
+        if not self._replaced and not over and self._pass.delivered > PEEK:
             self._engine.cancel_soon(self._pass.number)

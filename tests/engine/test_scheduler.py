@@ -1,7 +1,7 @@
 """The scheduler against a model: whatever workers do, each row comes once, in one order, within bounds."""
 
 from bisect import bisect_right
-from itertools import groupby
+from itertools import count, groupby
 from unittest import mock
 
 import numpy as np
@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pyloader_delta.engine.ahead import Ahead
 from pyloader_delta.engine.scheduler import Scheduler
 from pyloader_delta.engine.tasks import Limits, MixTask, ReadTask, RunTask
 from pyloader_delta.errors import BudgetError, IncompleteEpochError, ReadError
@@ -141,9 +142,10 @@ def expected_groups(units, rows_of_file, order, epoch, batch_size, drop_last, mo
 @given(
     plans(), st.data(), st.integers(1, 9), st.booleans(), st.integers(1, 4), st.integers(1, 3),
     st.integers(1, 6), st.sampled_from([600, 2000, 10**9]), st.integers(1, 3), st.integers(1, 2), st.booleans(),
+    st.booleans(),
 )  # fmt: skip
 def test_every_row_comes_once_in_one_order_whatever_workers_do(
-    plan, data, batch_size, drop_last, n_workers, n_epochs, queue, store_bytes, pending, group, mixes
+    plan, data, batch_size, drop_last, n_workers, n_epochs, queue, store_bytes, pending, group, mixes, a_pass_each
 ):
     units, rows_of_file, order = plan
     known = all(chunk.rows is not None for unit in units for chunk in unit)
@@ -154,12 +156,14 @@ def test_every_row_comes_once_in_one_order_whatever_workers_do(
     store_bytes = max(store_bytes, 2 * largest)
     small = {"run_bytes": 200, "run_rows": 16, "read_bytes": 300, "read_chunks": 3}
     limits = Limits(n_workers, store_bytes, 4000, queue, pending, **small)
-    epochs = (plan_epoch(units, order, e) for e in range(n_epochs))
-    scheduler = Scheduler(epochs, limits, batch_size=batch_size, drop_last=drop_last, group=group)
+    epochs = (plan_epoch(units, order, e) for e in (count() if a_pass_each else range(n_epochs)))
+    kind = Ahead if a_pass_each else Scheduler
+    scheduler = kind(epochs, limits, batch_size=batch_size, drop_last=drop_last, group=group)
     world = World(rows_of_file, n_epochs)
     working = {w: [] for w in range(n_workers)}
     got, lasts, groups, crashes, idle_steps = [], [], {}, 0, 0
-    while not scheduler.done:
+    passes = count(1)
+    while not scheduler.done or (a_pass_each and (n := next(passes)) < n_epochs and scheduler.go_on(n)):
         moved = False
         for worker, tasks in working.items():
             if not tasks and data.draw(st.booleans(), label="asks"):
@@ -224,8 +228,10 @@ def test_every_row_comes_once_in_one_order_whatever_workers_do(
                 scheduler.read_done(worker, task, world.read(task), 0)
             else:
                 scheduler.mix_done(worker, task)
-    for number in scheduler.freed:
-        del world.blocks[number]
+    world.let_go(scheduler)
+    if a_pass_each:
+        assert {row[0] for block in world.blocks.values() for row in block} <= {n_epochs}
+        return
     assert not world.blocks
     assert scheduler.store_bytes == 0
 
@@ -236,7 +242,7 @@ def drive(scheduler, world, fails=()):
     while not scheduler.done:
         task = scheduler.next_task(0)
         if isinstance(task, ReadTask):
-            if broken := [chunk.path for chunk in task.chunks if chunk.path in fails]:
+            if broken := [c.path for c in task.chunks if c.path in fails or (task.epoch, c.path) in fails]:
                 scheduler.read_failed(0, task, ReadError(f"cannot read {broken[0]}"))
             else:
                 rows = world.read(task)
@@ -368,6 +374,36 @@ def test_the_chunks_of_one_row_group_stay_with_one_worker():
     assert isinstance(after, RunTask)
     scheduler.run_done(0, after, 100, 0.0)
     assert scheduler.lost(1) is not None
+
+
+def test_two_windows_of_the_next_pass_are_read_and_none_of_its_runs_made_before_it_begins():
+    units = [[Chunk(f"f{i}", 10, range(4))] for i in range(6)]
+    order = Order(False, 0, False, 0, WindowSize("bytes", 1))
+    scheduler = Ahead((plan_epoch(units, order, e) for e in count()), Limits(1, 10**6, 10**6, 9, 2), batch_size=4)
+    world = World({}, 2)
+    drive(scheduler, world)
+    while (task := scheduler.next_task(0)) is not None:
+        assert isinstance(task, ReadTask)
+        scheduler.read_done(0, task, world.read(task), 10)
+    ahead = [row[:2] for block in world.blocks.values() for row in block[:1] if row[0] == 1]
+    assert ahead == [(1, "f0"), (1, "f1")]
+    assert scheduler.done
+    assert not scheduler.go_on(2)
+    assert scheduler.go_on(1)
+    assert isinstance(scheduler.next_task(0), RunTask)
+
+
+def test_a_next_pass_that_could_not_be_read_ahead_begins_anew():
+    units = [[Chunk(f"f{i}", 10, range(4))] for i in range(2)]
+    order = Order(False, 0, False, 0, WindowSize("bytes", 1))
+    scheduler = Ahead((plan_epoch(units, order, e) for e in count()), Limits(1, 10**6, 10**6, 9, 2), batch_size=4)
+    delivered, failure = drive(scheduler, World({}, 2), fails={(1, "f1")})
+    assert len(delivered) == 8
+    assert failure is None
+    while scheduler.next_task(0) is not None:
+        pass
+    assert scheduler.done
+    assert not scheduler.go_on(1)
 
 
 def test_the_queue_bounds_the_chunks_read_while_nothing_is_taken():
