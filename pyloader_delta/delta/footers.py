@@ -14,6 +14,7 @@ from pyloader_delta.delta.filters.groups import GroupFilter, Verdict
 from pyloader_delta.delta.parquet import DataParquet, read_errors
 from pyloader_delta.delta.selection import Selection
 from pyloader_delta.delta.sizes import (
+    Leaf,
     Lengths,
     column_leaves,
     constant_bytes,
@@ -23,6 +24,7 @@ from pyloader_delta.delta.sizes import (
     text_bytes,
 )
 from pyloader_delta.delta.store import Store
+from pyloader_delta.delta.view import View
 from pyloader_delta.errors import ReadError
 from pyloader_delta.values import Chunk, DataFile, Snapshot, named
 
@@ -136,8 +138,9 @@ def read_footers(
     n_threads = min(len(files), _MAX_THREADS, 4 * (os.cpu_count() or 1))
     known: Iterable[Sequence[int] | None] = repeat(None) if counts is None else counts
     with ThreadPoolExecutor(n_threads, thread_name_prefix="pyloader_delta-footers") as pool:
+        last = _Last()
         footers = [
-            pool.submit(_read, store, file, snapshot.version, selection, groups, kept)
+            pool.submit(_read, store, file, snapshot.version, selection, groups, kept, last)
             for file, kept in zip(files, known, strict=False)
         ]
         try:
@@ -147,6 +150,12 @@ def read_footers(
             raise
 
 
+class _Last:
+    """What was found out about the columns of a file: others are mostly like it. Whole, whichever thread sets it."""
+
+    known: tuple[View, list[Leaf]] | None = None
+
+
 def _read(
     store: Store,
     file: DataFile,
@@ -154,12 +163,17 @@ def _read(
     selection: Selection,
     groups: GroupFilter | None,
     counts: Sequence[int] | None,
+    last: _Last,
 ) -> Footer:
+    like, leaves = last.known or (None, [])
     with read_errors(file.path, version):
-        parquet = DataParquet(store, file, selection, version, size_bytes=file.size_bytes)
+        parquet = DataParquet(store, file, selection, version, size_bytes=file.size_bytes, like=like)
         try:
             check_count(file, parquet.metadata.num_rows, version)
-            found = _measure(file, parquet, selection)
+            if like is None or not parquet.view.is_like(like):
+                leaves = _leaves(parquet, selection)
+                last.known = parquet.view, leaves
+            found = _measure(file, parquet, leaves)
             if groups is None:
                 return found
             return found._replace(verdicts=groups.judge(file, parquet, counts))
@@ -181,9 +195,12 @@ def check_count(file: DataFile, n_rows: int, version: int | None) -> None:
     )
 
 
-def _measure(file: DataFile, parquet: DataParquet, selection: Selection) -> Footer:
+def _leaves(parquet: DataParquet, selection: Selection) -> list[Leaf]:
     columns = [field for field in selection.fields if field.name not in parquet.columns.constants]
-    leaves = [leaf for field in columns for leaf in column_leaves(parquet, field)]
+    return [leaf for field in columns for leaf in column_leaves(parquet, field)]
+
+
+def _measure(file: DataFile, parquet: DataParquet, leaves: Sequence[Leaf]) -> Footer:
     groups = [parquet.metadata.row_group(i) for i in range(parquet.metadata.num_row_groups)]
     bits_a_row = sum(leaf.bits for leaf in leaves if not leaf.repeated or leaf.column is None)
     read = {leaf.column for leaf in leaves if leaf.column is not None}

@@ -68,6 +68,10 @@ class View:
         view.starts = _starts(file.metadata)
         return view
 
+    def is_like(self, other: View) -> bool:
+        """Return whether one of them was made of the other."""
+        return self.columns is other.columns
+
 
 def _starts(metadata: pq.FileMetaData) -> list[int]:
     return [0, *accumulate(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))]
