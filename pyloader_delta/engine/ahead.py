@@ -46,14 +46,14 @@ class Ahead(Scheduler):
         return None if waits else super()._run_task()
 
     def _read_at(self, worker: int, progress: Progress, position: int) -> ReadTask | None:
-        """Return a read as for any pass; of the next one few windows, and none without a place: nobody waits for it."""
-        if self._is_ahead(progress):
-            if progress.window_of(position) >= _WINDOWS:
-                return None
-            stop = progress.begun_with(position, 0)
-            if progress.base + position >= self._cap() or not self._store.fits(progress, stop):
-                return None
-        return super()._read_at(worker, progress, position)
+        """Return a read as for any pass; of the next one only of few windows, and no error where there is no place."""
+        ahead = self._is_ahead(progress)
+        if ahead and (progress.window_of(position) >= _WINDOWS or progress.base + position >= self._cap()):
+            return None
+        task = super()._read_at(worker, progress, position)
+        if ahead and task is None:
+            self.failure = None  # nobody waits for it
+        return task
 
     def _extend(self) -> None:
         if not (self._reading and self._is_ahead(self._reading[-1])):
