@@ -65,7 +65,7 @@ _SHAPES = {
     "rows-50mb": ("rows of 50 MB", Shape("blobs", 8, 20, 1), 4),
 }
 _MORE: dict[str, dict[str, Any]] = {
-    "wide": {"shuffle_window": "32MiB"},
+    "wide": {"shuffle_window": "32MiB", "memory_budget": "700MiB"},
     "rows-50mb": {"memory_budget": "900MiB", "shuffle_window": "50MiB"},
 }
 

@@ -60,12 +60,26 @@ def text_array(values: Sequence[bytes], kind: pa.DataType, valid: pa.Buffer | No
     """
     ends = np.zeros(len(values) + 1, dtype=np.int64)
     np.cumsum(np.fromiter(map(len, values), np.int64, len(values)), out=ends[1:])
+    return bytes_array(ends, pa.py_buffer(b"".join(values)), kind, valid)
+
+
+def bytes_array(
+    ends: NDArray[np.int64], data: pa.Buffer, kind: pa.DataType, valid: pa.Buffer | None = None
+) -> pa.Array:
+    """Return texts or bytes that lie one after the other as an Arrow array; the large one of its kind beyond 2 GiB.
+
+    Args:
+        ends: Where the first begins, and each ends; one more than there are.
+        data: Their memory.
+        kind: string or binary.
+        valid: As `text_array`.
+    """
     if ends[-1] > _OFFSET_LIMIT:
         kind = pa.large_string() if kind == pa.string() else pa.large_binary()
         offsets = pa.py_buffer(ends)
     else:
         offsets = pa.py_buffer(ends.astype(np.int32))
-    return pa.Array.from_buffers(kind, len(values), [valid, offsets, pa.py_buffer(b"".join(values))])
+    return pa.Array.from_buffers(kind, len(ends) - 1, [valid, offsets, data])
 
 
 def packed(flags: NDArray[np.bool_]) -> pa.Buffer:

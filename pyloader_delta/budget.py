@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -58,6 +59,8 @@ def needs(order: Order, units: Sequence[Sequence[Chunk]], batch_size: int) -> Ne
         amount = order.window.amount
         window = largest + (total * amount // (total_rows(chunks) or 1) if order.window.unit == "rows" else amount)
         n_open = lanes(units, order.window)
+        n_open += n_open // 4 + 1  # where a window begins with other row groups before it has ended the older ones
+        n_open = min(n_open, sum(len(unit) > 1 for unit in units))
     batch = total * batch_size // (total_rows(chunks) or (1 << 62))
     batch = batch if batch >= _LARGE_BATCH else 0
     store = min(2 * window + batch, total) + n_open * open_bytes
@@ -82,7 +85,8 @@ def limits(options: Options, budget: int, needed: Needs) -> Limits:
         store_bytes=max(int(budget * _STORE) - needed.beside(budget), 1),
         batch_bytes=max(int(budget * _READY), _MIN_BATCH_BYTES),
         max_queue_size=options.max_queue_size,
-        read_cost=2 if options.workers == "process" or needed.large_batch else 1,
+        # decoded, and copied to where other processes find it; a page, too, where that holds a row or two
+        read_cost=1 + (options.workers == "process") + bool(needed.large_batch),
         pending_runs=1 if options.workers == "inline" else options.prefetch_factor * n_workers + 1,
     )
 
@@ -107,13 +111,20 @@ def check_windows(plan: EpochPlan, budget: int, needed_by: Needs) -> None:
     """Raise where two neighbouring windows, which a batch across their border needs, do not fit together.
 
     Raises:
-        BudgetError: They do not, with the cursors that are open then; names sizes that would fit.
+        BudgetError: They do not, with one cursor; names sizes that would fit.
+
+    Warns:
+        UserWarning: They do, but not with all cursors that should be open then: some will be closed and opened again.
     """
-    needed, windows, cursors = max(_needed(plan), default=(0, 0, 0))
+    found = list(_needed(plan))
+    needed, windows, cursors = max(found, default=(0, 0, 0))
     batch = needed_by.large_batch
+    more = max(batch - windows, 0)  # a batch of many windows needs all of them
+    needed, windows = needed + more, windows + more
     share = int(budget * _STORE) - needed_by.beside(budget)
     if needed <= share:
         return
+    largest = max((chunk.cursor_bytes for chunk in plan.chunks if not chunk.is_whole_row_group), default=0)
     window = _fitting_window(plan, share) if plan.row_seed is not None else None
     remedies = [] if window is None else [f"shuffle_window='{window}B'"]
     if cursors or not remedies:
@@ -123,10 +134,13 @@ def check_windows(plan: EpochPlan, budget: int, needed_by: Needs) -> None:
     also = f", and row groups that are read piece by piece {cursors} more" if cursors else ""
     left = f"{max(share, 0)} are for chunks" + (f" beside batches of about {batch}" if batch else "")
     enough = max(int(needed / _STORE), needed + 3 * batch) + 1
-    raise BudgetError(
+    text = (
         f"memory_budget of {budget} bytes is too small: two neighbouring windows take about {windows} bytes "
         f"decoded{also}, and {left}. Raise memory_budget to {enough} or use {' or '.join(remedies)}"
     )
+    if max(windows for _, windows, _ in found) + more + largest > share:
+        raise BudgetError(text)
+    warnings.warn(f"{text}; as it is, some row groups are read again and again, which costs time", stacklevel=2)
 
 
 def _fitting_window(plan: EpochPlan, share: int) -> int | None:

@@ -202,6 +202,8 @@ class DataLoader(Lengths, Insight, Facade, Resumable, Generic[T_co]):
         live, replay = self._pass, None
         if live is not None and self._set_epoch is None and not (older is not None and older.waits):
             replay = live.peeked()
+            if replay is None and live.is_peek and self._loaded is None:
+                self._loaded = live.begins
         if live is None or replay is None:
             live, replay = self._begin(engine, live, finalize), []
         live.finalize = finalize
@@ -240,7 +242,7 @@ class DataLoader(Lengths, Insight, Facade, Resumable, Generic[T_co]):
         held = self._iterator is not None and self._iterator() is not None
         under_way = (
             live is not None and not live.finished and not live.at_epoch_end and live.epoch == epoch
-            and (held or live.peeked() is not None)
+            and (held or live.is_peek)
         )  # fmt: skip
         self._set_epoch = None if under_way else int(epoch)
 
@@ -293,7 +295,7 @@ class DataLoader(Lengths, Insight, Facade, Resumable, Generic[T_co]):
         elif self._set_epoch is not None:
             self._next_epoch = self._set_epoch
         elif older is not None and older.delivered:
-            self._next_epoch = older.epoch + (1 if older.peeked() is None else 0)
+            self._next_epoch = older.epoch + (0 if older.is_peek else 1)
         begins = begins or Position(self._next_epoch, 0, self._next_epoch)
         if older is not None and (live := older.next_pass(begins, place, finalize)) is not None:
             self._pass, self._loaded, self._set_epoch = live, None, None

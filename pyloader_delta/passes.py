@@ -74,7 +74,7 @@ class Pass:
         self._nothing, self._pid = nothing, os.getpid()
         self._replay: list[Any] = []
         self._run: Run | None = None
-        self._in_run = 0
+        self._in_run = self._size = 0
         self._epoch_rows, self._of_epoch = 0, -1
         self._windows: deque[tuple[int, int, tuple[int, int]]] = deque(maxlen=_WINDOWS)
         self._ledger = ledger
@@ -123,9 +123,17 @@ class Pass:
             window = found[2] if found[:2] == (epoch, batches) else window
         return Position(epoch, batches, self.began, begins.history, window, begins.source)
 
+    @property
+    def is_peek(self) -> bool:
+        """Whether so few batches were delivered that the next iterator begins with them once more."""
+        return not (self.finished or self.at_epoch_end or self.delivered > PEEK)
+
     def peeked(self) -> list[Any] | None:
-        """Return private copies of the batches delivered so far, before `finalize`; None if they were no peek."""
-        if self.finished or self.at_epoch_end or self.delivered > PEEK:
+        """Return private copies of the batches delivered so far, before `finalize`.
+
+        None if they were no peek, or too large to be kept twice: then they must be made again.
+        """
+        if not self.is_peek or len(self._replay) < self.delivered:
             return None
         return [private_copy(batch) for batch in self._replay]
 
@@ -147,7 +155,7 @@ class Pass:
                 there = time.perf_counter()
                 self._stats.wait_seconds += there - started
                 self._stats.pass_seconds = self._spent + there - self._began
-            if self.delivered < PEEK and not self.at_epoch_end:
+            if self.delivered < PEEK and not self.at_epoch_end and PEEK * self._size <= self._engine.lease_bytes:
                 self._replay.append(private_copy(batch))
             else:
                 self._replay.clear()
@@ -251,7 +259,8 @@ class Pass:
         if self._of_epoch != task.epoch:
             self._of_epoch, self._epoch_rows = task.epoch, task.first_row
         self._epoch_rows += task.batch_rows[self._in_run]
-        self._stats.delivered_bytes += sizes[self._in_run]
+        self._size = sizes[self._in_run]
+        self._stats.delivered_bytes += self._size
         self._in_run += 1
         return batch, task
 

@@ -177,7 +177,7 @@ class Resumable:
         if self._loaded is not None:
             return self._loaded
         live, held = self._pass, self._iterator() if self._iterator is not None else None
-        over = live is None or live.at_epoch_end or (held is None and live.peeked() is None)
+        over = live is None or live.at_epoch_end or (held is None and not live.is_peek)
         if self._set_epoch is not None and over:
             return Position(self._set_epoch, 0, self._set_epoch)
         if live is None:

@@ -123,9 +123,9 @@ def wide(tmp_path_factory):
     return root
 
 
-def loader(root, window, budget=None):
+def loader(root, window, budget=None, **more):
     reader = DeltaDataReader(1000, shuffle=True)
-    options = {"shuffle_window": window, "memory_budget": budget, "num_workers": 0}
+    options = {"shuffle_window": window, "memory_budget": budget, "num_workers": 0} | more
     return DataLoader(reader, NumpyThrough(), NumpyDataCollator(), root, **options)
 
 
@@ -134,7 +134,7 @@ def rows_of(one):
 
 
 def test_open_row_groups_count_in_the_budget(wide):
-    with loader(wide, "1536KiB", "6MB") as one, pytest.raises(BudgetError, match="read piece by piece") as raised:
+    with loader(wide, "1536KiB", "3MB") as one, pytest.raises(BudgetError, match="read piece by piece") as raised:
         next(one)
     needed = int(str(raised.value).split("Raise memory_budget to ")[1].split()[0])
     with loader(wide, "1536KiB", needed) as one:
@@ -143,6 +143,19 @@ def test_open_row_groups_count_in_the_budget(wide):
     assert max(held.cursors for held in told) == 4
     assert max(held.cursor_bytes for held in told) > 4 << 20
     assert max(held.chunks + held.cursor_bytes for held in told) <= needed
+
+
+@pytest.mark.parametrize(("workers", "num_workers"), [("thread", 0), ("thread", 3), ("process", 2)])
+def test_row_groups_that_have_no_place_are_closed_and_read_again_in_the_same_order(wide, workers, num_workers):
+    with loader(wide, "1536KiB", "24MB") as one:
+        expected = np.concatenate([batch["c00"] for batch in one])
+    with loader(wide, "1536KiB", "8MB", workers=workers, num_workers=num_workers) as one:
+        with pytest.warns(UserWarning, match="read again and again"):
+            batches = iter(one)
+        found, told = zip(*((batch["c00"].copy(), one.memory()) for batch in batches), strict=True)
+    assert np.array_equal(np.concatenate(found), expected)
+    assert 0 < max(held.cursors for held in told) < 4
+    assert max(held.chunks + held.cursor_bytes for held in told) <= 8_000_000
 
 
 def test_the_default_holds_two_windows_and_what_is_open_and_stays_what_it_was(wide, machine):

@@ -84,6 +84,7 @@ def sample_lengths(file: DataParquet, row_group: int, row_bytes: int) -> Lengths
             _add_lengths(lengths, table)
     finally:
         cursor.close()
+        pa.default_memory_pool().release_unused()  # a row may be large, and this process reads no other
     return lengths
 
 

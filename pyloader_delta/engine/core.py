@@ -12,7 +12,7 @@ import numpy as np
 
 from pyloader_delta.engine.deaths import Deaths, told
 from pyloader_delta.engine.executor import Executor
-from pyloader_delta.engine.held import held
+from pyloader_delta.engine.held import beside_slabs, held
 from pyloader_delta.engine.kinds import FileTypes
 from pyloader_delta.engine.leases import Lease, Leases
 from pyloader_delta.engine.mapped import advise
@@ -60,24 +60,24 @@ class Engine:
         layout: bytes | None = None, skips: bool = False, trace: bool = False,
     ) -> None:  # fmt: skip
         self.changed = threading.Condition()
-        self.pool = SlabPool(shared=executor.shared, max_bytes=memory_bytes)
+        self.pool = SlabPool(
+            shared=executor.shared, max_bytes=memory_bytes,
+            beside=lambda: beside_slabs(self.scheduler, self._regions, shared=executor.shared),
+        )  # fmt: skip
         self.blocks: dict[int, Any] = {}
         self.scheduler: Scheduler | None = None
         self.closed = False
-        self._executor = executor
-        self._timeout_s = timeout_s
+        self._executor, self._timeout_s = executor, timeout_s
         self.meter = Meter(trace=trace)
-        self.memory_bytes = memory_bytes
-        self._number = 0
-        self._cancelled = 0
+        self.memory_bytes, self.lease_bytes = memory_bytes, lease_bytes
+        self._number = self._cancelled = 0
         self._busy: dict[int, tuple[Task, float, list[int], int]] = {}  # worker → task, since when, slabs it uses, pass
         self._regions = Regions(self.pool, layout)
         self._outcomes: dict[int, Outcome] = {}
         self._deaths = Deaths(skips=skips)
         self._broken: BaseException | None = None
         self._pass_error: BaseException | None = None  # of the pass under way: the next one may do better
-        self._changing = False
-        self._started = False
+        self._changing = self._started = False
         self._leases = Leases(self.pool, lease_bytes)
 
     # The training loop's side ---------------------------------------------------------------------------------------
@@ -297,7 +297,7 @@ class Engine:
         if scheduler is None or self.closed or self._pass_error is not None:
             return None
         try:
-            for worker in range(self._executor.n_workers):
+            for worker in scheduler.cursors.turns(self._executor.n_workers):
                 self._let_go(scheduler)  # first, so that what begins takes the memory of what has ended
                 if worker not in self._busy and self._executor.available(worker):
                     task = scheduler.next_task(worker)
@@ -324,6 +324,7 @@ class Engine:
         pins = self._slabs_of(task)
         for slab in pins:
             self.pool.pin(slab)
+        self.pool.trim()
         self._busy[worker] = (task, time.monotonic(), pins, self._number)
         try:
             self._executor.submit(worker, self._number, task)

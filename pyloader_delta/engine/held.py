@@ -10,6 +10,14 @@ from pyloader_delta.engine.scheduler import Scheduler
 from pyloader_delta.engine.slabs import SlabPool
 
 
+def beside_slabs(scheduler: Scheduler | None, regions: Regions, *, shared: bool) -> int:
+    """Return bytes of chunks, and of what reading them takes, that are in no slab; see `held`."""
+    if scheduler is None:
+        return 0
+    in_slabs = scheduler.store.held if shared else min(regions.size_bytes, scheduler.store.held)
+    return scheduler.store_bytes - in_slabs
+
+
 def held(
     scheduler: Scheduler | None, pool: SlabPool, regions: Regions, leases: Leases, ready: Sequence[int], *, shared: bool
 ) -> dict[str, float]:
@@ -23,12 +31,11 @@ def held(
         ready: Bytes of each run that is ready.
         shared: Whether chunks lie in slabs, for other processes; else they lie beside them, but for regions.
     """
-    store = cursors = n_cursors = in_slabs = 0
+    store = cursors = n_cursors = 0
     if scheduler is not None:
         store, n_cursors = scheduler.store_bytes, len(scheduler.cursors)
         cursors = scheduler.cursors.size_bytes
-        in_slabs = scheduler.held_bytes if shared else min(regions.size_bytes, scheduler.held_bytes)
-    beside = store - in_slabs + (0 if shared else leases.window_bytes)
+    beside = beside_slabs(scheduler, regions, shared=shared) + (0 if shared else leases.window_bytes)
     found = {
         "store_bytes": store - cursors,
         "cursor_bytes": cursors,

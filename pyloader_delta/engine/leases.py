@@ -60,7 +60,8 @@ class Leases:
 
     Args:
         pool: Where slabs come from and go back to.
-        max_bytes: What may be lent; beyond it, or many pieces, the training loop gets memory of its own.
+        max_bytes: What may be lent; beyond it, or many pieces, the training loop gets memory of its own. One piece may
+            be lent beside the one that the loop is about to drop, however large: a copy would cost as much.
     """
 
     def __init__(self, pool: SlabPool, max_bytes: int) -> None:
@@ -85,7 +86,7 @@ class Leases:
         """Return the first bytes of a slab as memory that belongs to the caller alone; the slab is ours no more."""
         self.take_back()
         memory = self._pool[slab].array[:size_bytes]
-        if self._full(size_bytes):
+        if len(self._slabs) > 1 and self._full(size_bytes):
             if self._pool[slab].fd is None and 2 * size_bytes > self._pool[slab].capacity:
                 self._pool.disown(slab)
                 return memory

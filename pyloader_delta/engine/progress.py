@@ -196,6 +196,10 @@ class Progress:
         self.redo = sorted([*self.redo, *(range(p, p + 1) for p in self.plan.windows[window])], key=lambda r: r.start)
         return numbers
 
+    def reads_before(self, position: int) -> list[int]:
+        """Return the numbers of the read tasks before a position whose blocks are held."""
+        return [number for reads in self._reads[self.freed :] for first, number in reads if first < position]
+
     def place_of(self, positions: range) -> tuple[int | None, int]:
         """Return (rows of the window, number in it of the first row) of some chunks, where the plan knows and mixes."""
         if self._known_starts is None or self.plan.row_seed is None:
@@ -360,6 +364,10 @@ class Progress:
         """Return the chunks of each segment's window."""
         windows = [self.plan.windows[segment.window] for segment in segments]
         return tuple(self.plan.chunks[window.start : window.stop] for window in windows)
+
+    def files_of(self, segments: tuple[Segment, ...]) -> list[str]:
+        """Return the paths of the files whose rows segments may have."""
+        return list(dict.fromkeys(chunk.path for chunks in self.chunks_of(segments) for chunk in chunks))
 
     def window_at(self, row: int) -> int:
         """Return the window that holds a row, by plan where known, else an estimate from the rows seen so far."""

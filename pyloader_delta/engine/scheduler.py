@@ -17,7 +17,7 @@ from pyloader_delta.engine.kinds import FileTypes, Kinds
 from pyloader_delta.engine.progress import Lost, Progress
 from pyloader_delta.engine.space import Cursors, Store, whole
 from pyloader_delta.engine.tasks import Limits, MixTask, ReadTask, RunTask, Task
-from pyloader_delta.errors import IncompleteEpochError
+from pyloader_delta.errors import BudgetError, IncompleteEpochError
 from pyloader_delta.values import EpochLike
 
 
@@ -56,7 +56,7 @@ class Scheduler:
         self.cursors = Cursors()
         self._next_task = self._next_run = 0
         self._undelivered: dict[int, tuple[RunTask, int | None]] = {}  # run → its bytes, None while it is made
-        self._store = Store(limits.store_bytes, limits.read_cost, self.cursors)
+        self.store = Store(limits.store_bytes, limits.read_cost, self.cursors)
         self._finished_bytes = 0
         self._batch_cost: tuple[float, float] | None = None  # (bytes, seconds) of a batch, lately
         self._extend()
@@ -84,7 +84,7 @@ class Scheduler:
                 text = f"{wrong[0][0]}: the plan has {wrong[0][0].n_rows} rows, reading gave {wrong[0][1]}"
                 progress.read_failed(task.positions, IncompleteEpochError(text))
             return
-        self._store.keep(task.number, task.chunks, size_bytes)
+        self.store.keep(task.number, task.chunks, size_bytes)
         progress.read_done(task, rows, mix=mix, types=types)
         self._let_go(progress.free())
 
@@ -121,8 +121,8 @@ class Scheduler:
                 if task.epoch in self._by_epoch:
                     self._let_go(self._by_epoch[task.epoch].unread(task.window, task.number))
             else:
-                self._store.release(task.size_bytes)
-                if task.epoch in self._by_epoch:
+                self.store.release(task)
+                if task.epoch in self._by_epoch and task.chunks:
                     insort(self._by_epoch[task.epoch].redo, task.positions, key=lambda positions: positions.start)
         self.cursors.leave(worker)
         return tasks
@@ -140,8 +140,7 @@ class Scheduler:
     def files_of(self, task: RunTask) -> list[str]:
         """Return the paths of the files whose rows a run may have."""
         progress = self._by_epoch.get(task.epoch)
-        found = [] if progress is None else progress.chunks_of(task.segments)
-        return list(dict.fromkeys(chunk.path for chunks in found for chunk in chunks))
+        return [] if progress is None else progress.files_of(task.segments)
 
     @property
     def done(self) -> bool:
@@ -156,12 +155,7 @@ class Scheduler:
     @property
     def store_bytes(self) -> int:
         """Bytes of the chunks that are held, and estimated bytes of those being read and of open cursors."""
-        return self._store.used
-
-    @property
-    def held_bytes(self) -> int:
-        """Bytes of the chunks that are held."""
-        return self._store.held
+        return self.store.used
 
     def __repr__(self) -> str:
         return (
@@ -287,6 +281,8 @@ class Scheduler:
     def _read_task(self, worker: int) -> ReadTask | None:
         if self.failure is not None or not self._reading:
             return None
+        if worker in self.cursors.closing:
+            return self._reserved(worker, ReadTask(-1, -1, -1, range(0), (), 0, cursors=self.cursors.of(worker)))
         for progress in self._reading:
             if progress.redo:
                 return self._grant(worker, progress, progress.redo.pop(0))
@@ -306,13 +302,12 @@ class Scheduler:
         if progress.base + position >= cap and not stalled:
             return None
         earlier = takewhile(lambda other: other is not progress, self._by_epoch.values())
-        if not self._store.fits(progress, progress.begun_with(position, sum(other.n_held for other in earlier))):
-            if not stalled or position != min([*progress.skipped, progress.next_read]):
-                return None
-            error = self._store.beyond(progress, position)
-            if error is not None:
-                self.failure = (self._next_run, error)
-                return None
+        stop = progress.begun_with(position, sum(other.n_held for other in earlier))
+        place = self.store.admits(worker, progress, position, stop, stalled=stalled)
+        if isinstance(place, BudgetError):
+            self.failure = (self._next_run, place)
+        if place is not True:
+            return None
         if position in progress.skipped:
             progress.skipped.remove(position)
             return self._grant(worker, progress, range(position, position + 1))
@@ -323,14 +318,19 @@ class Scheduler:
 
     def _grant(self, worker: int, progress: Progress, positions: range) -> ReadTask:
         chunks = progress.plan.chunks[positions.start : positions.stop]
-        size = self._store.estimate(chunks)
+        size = self.store.estimate(chunks)
         window = progress.window_of(positions.start)
         place = *progress.place_of(positions), progress.instead(positions)
-        self.cursors.claim(worker, progress, chunks)
         kept = self.cursors.of(worker)
-        task = ReadTask(self._next_task, progress.plan.epoch, window, positions, chunks, size, *place, kept)
+        self.cursors.claim(worker, progress, chunks)
+        return self._reserved(worker, ReadTask(-1, progress.plan.epoch, window, positions, chunks, size, *place, kept))
+
+    def _reserved(self, worker: int, task: ReadTask) -> ReadTask:
+        """Return a read task with its number, and what it takes: with cursors that it closes until it has ended."""
+        closes = self.cursors.closed_by(self._next_task, worker)
+        task = replace(task, number=self._next_task, size_bytes=task.size_bytes + closes)
         self._next_task += 1
-        self._store.reserve(size)
+        self.store.reserve(task.size_bytes)
         return task
 
     def _group_end(self, progress: Progress, start: int, cap: int) -> int:
@@ -344,7 +344,7 @@ class Scheduler:
         end, size = start + 1, chunks[start].size_bytes
         while end < stop and whole(progress, end):
             size += chunks[end].size_bytes
-            if size > self.limits.read_bytes or not self._store.fits(progress, end + 1):
+            if size > self.limits.read_bytes or not self.store.fits(progress, end + 1):
                 break
             end += 1
         return end
@@ -386,10 +386,10 @@ class Scheduler:
     def _land(self, worker: int, task: Task) -> None:
         del self._flying[worker][_name(task)]
         if isinstance(task, ReadTask):
-            self._store.release(task.size_bytes)
+            self.store.release(task)
 
     def _let_go(self, numbers: list[int]) -> None:
-        self._store.let_go(numbers)
+        self.store.let_go(numbers)
         self.freed += numbers
 
     def _flying_reads(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
@@ -95,11 +96,12 @@ class SlabPool:
 
     Args:
         shared: Whether worker processes map them.
-        max_bytes: What slabs may cost together; slabs given back beyond it are emptied.
+        max_bytes: What slabs may cost together, with what is held beside them; beyond it free ones are emptied.
+        beside: Returns the bytes that are held beside them.
     """
 
-    def __init__(self, *, shared: bool, max_bytes: int) -> None:
-        self._shared, self._max_bytes = shared, max_bytes
+    def __init__(self, *, shared: bool, max_bytes: int, beside: Callable[[], int] = int) -> None:
+        self._shared, self._max_bytes, self._beside = shared, max_bytes, beside
         self._slabs: dict[int, Slab] = {}
         self._free: list[int] = []
         self._next = 0
@@ -170,15 +172,26 @@ class SlabPool:
         slab = self._slabs.get(number)
         if slab is None:
             return  # the pool was closed while a task was under way
-        if self._cost > self._max_bytes:
-            self._cost -= slab.touched
-            slab.forget()
-            if self._shared and not has_memfd():  # its bytes could not be had again for sure: a page without room kills
-                self.disown(number)
-                return
         self._free.append(number)
+        self.trim()
         if len(self._free) > _MOST_FREE:
             self.disown(self._free.pop(0))
+
+    def trim(self) -> None:
+        """Empty free slabs, the one given back last first, while there is no place for all that is held."""
+        most = self._max_bytes - self._beside()
+        for number in self._free[::-1] if self._cost > most else ():
+            slab = self._slabs[number]
+            if not slab.touched:
+                continue
+            if self._shared and not has_memfd():  # its bytes could not be had again for sure: a page without room kills
+                self._free.remove(number)
+                self.disown(number)
+            else:
+                self._cost -= slab.touched
+                slab.forget()
+            if self._cost <= most:
+                return
 
     def disown(self, number: int) -> None:
         """Leave a slab to whoever holds it: its memory goes with the last view of it."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 
 from pyloader_delta.engine.progress import Progress
+from pyloader_delta.engine.tasks import ReadTask
 from pyloader_delta.errors import BudgetError
 from pyloader_delta.values import Chunk
 
@@ -45,28 +46,58 @@ class Store:
         chunks = [progress.plan.chunks[p] for p in (*progress.skipped, *range(progress.next_read, stop)) if p < stop]
         return self.used + self.estimate(chunks) + self._cursors.opening(progress, chunks) <= self.max_bytes
 
-    def beyond(self, progress: Progress, position: int) -> BudgetError | None:
-        """Return an error where even an idle loader has no place for the chunk that the next batch needs."""
+    def admits(self, worker: int, progress: Progress, position: int, stop: int, *, stalled: bool) -> bool | BudgetError:
+        """Return whether a chunk has a place now, with those up to `stop`; an error where it will never have one.
+
+        Args:
+            worker: Is to read it.
+            progress: The epoch.
+            position: Of the chunk.
+            stop: One past those that must have a place together with it.
+            stalled: Whether nothing else is under way.
+        """
+        if self.fits(progress, stop):
+            return True
+        if position != min([*progress.skipped, progress.next_read]) or not (stalled or stop == position + 1):
+            return False
+        if self._make_room(worker, progress, position):
+            return True
+        return not self._cursors.closing and stalled and (self._beyond(progress, position) or True)
+
+    def _make_room(self, worker: int, progress: Progress, position: int) -> bool:
+        """Have cursors closed until a chunk has a place; they are opened again, at a cost, when they are needed.
+
+        Return whether it has one now: not where other workers must close theirs first, or that is not enough.
+        """
+        chunks = [progress.plan.chunks[position]]
+        needed = self.used + self.estimate(chunks) + self._cursors.opening(progress, chunks) - self.max_bytes
+        return self._cursors.close(worker, progress, position, needed)
+
+    def _beyond(self, progress: Progress, position: int) -> BudgetError | None:
+        """Return an error where even an idle loader has no place for the chunk that the next batch needs.
+
+        It does not depend on which cursors are open, or on what else was read ahead.
+        """
         chunk = progress.plan.chunks[position]
-        held = self.held + self._cursors.size_bytes
-        size = chunk.size_bytes + self._cursors.opening(progress, [chunk])
+        held = sum(self._sizes[number] for number in progress.reads_before(position))
+        size = chunk.size_bytes + (0 if _cursor(progress, chunk) is None else chunk.cursor_bytes)
         if not held or held + size <= self.max_bytes:
             return None
         windows = f"windows {progress.freed}..{progress.window_of(position)} of epoch {progress.plan.epoch}"
-        open_bytes = self._cursors.size_bytes
         return BudgetError(
-            f"memory_budget is too small: the next batch needs {windows} at once; they hold {self.held} bytes, row "
-            f"groups that are read piece by piece {open_bytes}, and {chunk} (about {size} bytes) is still to come, but "
-            f"all may take {self.max_bytes} bytes. Raise memory_budget, or lower shuffle_window or batch_size"
+            f"memory_budget is too small: the next batch needs {windows} at once; they hold {held} bytes, and {chunk} "
+            f"(about {size} bytes) is still to come, but all may take {self.max_bytes} bytes. Raise memory_budget, or "
+            "lower shuffle_window or batch_size"
         )
 
     def reserve(self, size_bytes: int) -> None:
         """Take space for a read."""
         self._reserved += size_bytes
 
-    def release(self, size_bytes: int) -> None:
-        """Give it back: the read has ended."""
-        self._reserved -= size_bytes
+    def release(self, task: ReadTask) -> None:
+        """Give it back: the read has ended, and what it had to close is closed."""
+        self._reserved -= task.size_bytes
+        self._cursors.leaving.pop(task.number, None)
 
     def keep(self, number: int, chunks: Iterable[Chunk], size_bytes: int) -> None:
         """Note the real bytes of what came of a read task."""
@@ -89,10 +120,20 @@ class Cursors:
         self._owners: dict[_Key, int] = {}  # → worker that reads on
         self._sizes: dict[_Key, int] = {}
         self.size_bytes = 0
-        """What they hold, by estimates."""
+        """What they hold, by estimates; those included that are to be closed."""
+        self.closing: dict[int, int] = {}
+        """Worker → bytes of its cursors that it is to close."""
+        self.leaving: dict[int, int] = {}
+        """Read task → bytes of the cursors that it closes."""
 
     def __len__(self) -> int:
         return len(self._owners)
+
+    def turns(self, n_workers: int) -> Iterator[int]:
+        """Yield workers to be asked for a task: twice, where one must close what another has no place for."""
+        yield from range(n_workers)
+        if self.closing:
+            yield from range(n_workers)
 
     def opening(self, progress: Progress, chunks: Iterable[Chunk]) -> int:
         """Return what cursors will hold that reading chunks opens."""
@@ -122,8 +163,43 @@ class Cursors:
                     del self._owners[cursor]
                 self._count()
 
+    def close(self, worker: int, progress: Progress, position: int, n_bytes: int) -> bool:
+        """Have cursors closed that hold so many bytes, those first that are needed last; never that of a chunk.
+
+        Args:
+            worker: Is about to read the chunk; its own are closed then.
+            progress: The epoch.
+            position: Of the chunk.
+            n_bytes: What has no place.
+
+        Returns:
+            Whether that was enough, and no other worker must close its own first.
+        """
+        n_bytes -= sum(self.closing.values()) + sum(self.leaving.values())
+        others = self._owners.keys() - {_cursor(progress, progress.plan.chunks[position])}
+        if n_bytes > sum(self._sizes[cursor] for cursor in others):
+            return False
+        for cursor in _last_needed(others, progress, position) if n_bytes > 0 else ():
+            owner, size = self._owners.pop(cursor), self._sizes[cursor]
+            if owner != worker:
+                self.closing[owner] = self.closing.get(owner, 0) + size
+            n_bytes -= size
+            if n_bytes <= 0:
+                break
+        self._count()
+        return not self.closing and not self.leaving
+
+    def closed_by(self, number: int, worker: int) -> int:
+        """Note that a read task closes what its worker is to close; return the bytes of that."""
+        size = self.closing.pop(worker, 0)
+        self.size_bytes -= size
+        if size:
+            self.leaving[number] = size
+        return size
+
     def leave(self, worker: int) -> None:
         """Note that a worker is gone, and its cursors with it."""
+        self.closing.pop(worker, None)
         self._owners = {cursor: owner for cursor, owner in self._owners.items() if owner != worker}
         self._count()
 
@@ -134,11 +210,23 @@ class Cursors:
 
     def _count(self) -> None:
         self._sizes = {cursor: self._sizes[cursor] for cursor in self._owners}
-        self.size_bytes = sum(self._sizes.values())
+        self.size_bytes = sum(self._sizes.values()) + sum(self.closing.values())
 
 
 _Key = tuple[int, str, int]
 """(epoch, path, row group)."""
+
+
+def _last_needed(cursors: Collection[_Key], progress: Progress, position: int) -> list[_Key]:
+    """Return cursors, those first whose next chunk is the farthest from a position: other epochs' before all."""
+    found: dict[_Key, int] = {}
+    for p in [*progress.skipped, *range(max(position, progress.next_read), progress.n_chunks)]:
+        cursor = _cursor(progress, progress.plan.chunks[p])
+        if cursor is not None and cursor in cursors:
+            found.setdefault(cursor, p)
+            if len(found) == len(cursors):
+                break
+    return sorted(cursors, key=lambda cursor: (-found.get(cursor, progress.n_chunks), cursor))
 
 
 def whole(progress: Progress, position: int) -> bool:

@@ -55,9 +55,11 @@ class ReadTask:
     """Where the one chunk of the task cannot be read and is skipped: chunks whose rows may stand in its place, the
     first that can be read; none where its length is not known, so that it has no rows then."""
     cursors: tuple[tuple[str, int], ...] = ()
-    """(path, row group) that the worker will read on in; its other cursors can go."""
+    """(path, row group) that the worker reads on in; its others are closed first. That is all, where no chunks are."""
 
     def __str__(self) -> str:
+        if not self.chunks:
+            return "closing files"
         more = f" and {len(self.chunks) - 1} more" if len(self.chunks) > 1 else ""
         return f"reading {self.chunks[0]}{more}"
 

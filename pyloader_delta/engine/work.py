@@ -106,17 +106,23 @@ class Made:
     error: BaseException | None
 
 
+_LARGE_ROW = 1 << 20
+"""Bytes of a row from which on memory is given back at once: Arrow keeps each worker's high-water mark. With smaller
+rows what is kept is used again by the next read, and new pages would cost time."""
+
+
 class Workshop:
     """One worker's copy of the user's objects, opened at the first task."""
 
     def __init__(self, stages: StagesLike) -> None:
         self._stages = stages
-        self._opened = False
+        self._opened = self._large = False
         self.scratch = Scratch()
 
     def read(self, task: ReadTask, region: tuple[Layout, dict[str, NDArray[Any]]] | None = None) -> Blocks:
         """Read the chunks of a task into as few blocks as their types allow, and what is possible into a region."""
         self._open()
+        self._stages.keep_cursors(task.cursors)
         found: list[pa.RecordBatch] = []
         rows: list[int] = []
         typed = []
@@ -131,7 +137,8 @@ class Workshop:
                 batches = numbered(batches, position, codes, filler=task.instead is not None)
             found += named_blocks(batches, chunks)
             position += len(chunks)
-        self._stages.keep_cursors(task.cursors)
+            self._large = self._large or any(chunk.size_bytes > (chunk.n_rows or 1) * _LARGE_ROW for chunk in chunks)
+        self._release()
         types = file_types(typed)
         typed.clear()
         if region is None or rows != [chunk.n_rows for chunk in task.chunks]:
@@ -175,6 +182,7 @@ class Workshop:
             leases: On each of the windows; None for one where nothing may stay, or for all of them.
         """
         self._open()
+        self._release()
         started = time.perf_counter()
         parts: list[Part] = []
         problem: BaseException | None = None
@@ -244,6 +252,11 @@ class Workshop:
     def lends(self) -> bool:
         """As `StagesLike.lends`."""
         return self._stages.lends
+
+    def _release(self) -> None:
+        """Give memory that Arrow has freed and keeps back to the system, where it is the size of rows and pages."""
+        if self._large:
+            pa.default_memory_pool().release_unused()
 
     def _open(self) -> None:
         if not self._opened:

@@ -37,6 +37,7 @@ from pyloader_delta.errors import ContractError, StageError
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _WINDOWS_OPEN = 3
+_IDLE_MS = 200  # without a task, after which what Arrow has freed and keeps goes back to the system
 
 BlockRef = tuple[int | None, int]
 """(slab, bytes from its start that hold an Arrow stream); no slab where a read gave no rows."""
@@ -93,7 +94,11 @@ class _Worker:
 
     def work(self) -> None:
         """Carry out tasks until the channel ends."""
+        waiting = select.poll()
+        waiting.register(self._channel.fileno(), select.POLLIN)
         while True:
+            if not waiting.poll(_IDLE_MS):
+                pa.default_memory_pool().release_unused()
             message, fds = self._channel.recv()
             number, task, windows, regions, granted, new, gone, lends = message
             try:

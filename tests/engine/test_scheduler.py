@@ -34,9 +34,11 @@ def plans(draw):
     known = draw(st.booleans())
     sizes = draw(st.lists(st.integers(0, 40), min_size=0, max_size=12))
     units = []
+    cursor = draw(st.sampled_from([0, 100, 2000]))
     for number, n in enumerate(sizes):
         if known:
-            chunk = Chunk(f"f{number}", n * ROW_BYTES, range(n), row_group=0, row_group_rows=range(n))
+            of_group = {"row_group": 0, "row_group_rows": range(n), "cursor_bytes": cursor}
+            chunk = Chunk(f"f{number}", n * ROW_BYTES, range(n), **of_group)
             units += split([chunk], draw(st.sampled_from([50, 10_000])))
         else:
             units.append([Chunk(f"f{number}", draw(st.integers(0, 400)))])
@@ -153,7 +155,7 @@ def test_every_row_comes_once_in_one_order_whatever_workers_do(
         group if known else 1
     )  # as `options.group_size` has it: which batch is a unit's last is unknown before reading
     largest = max([400, sum(c.size_bytes for c in plan_epoch(units, order, 0).chunks) + batch_size * ROW_BYTES * group])
-    store_bytes = max(store_bytes, 2 * largest)
+    store_bytes = max(store_bytes, 2 * largest + max([0, *(unit[0].cursor_bytes for unit in units)]))
     small = {"run_bytes": 200, "run_rows": 16, "read_bytes": 300, "read_chunks": 3}
     limits = Limits(n_workers, store_bytes, 4000, queue, pending, **small)
     epochs = (plan_epoch(units, order, e) for e in (count() if a_pass_each else range(n_epochs)))
@@ -208,10 +210,10 @@ def test_every_row_comes_once_in_one_order_whatever_workers_do(
         assert scheduler.failure is None
         idle_steps = 0 if moved else idle_steps + 1
         if idle_steps > 3:  # every worker asks: something must come, or something must be there to take
-            for worker, tasks in working.items():
-                task = scheduler.next_task(worker)
+            for worker in scheduler.cursors.turns(n_workers):
+                task = None if working[worker] else scheduler.next_task(worker)
                 if task is not None:
-                    tasks.append(world.give(task))
+                    working[worker].append(world.give(task))
                     idle_steps = 0
             assert idle_steps == 0 or scheduler.delivered_runs in world.out or scheduler.done, repr(scheduler)
     assert got == expected(units, rows_of_file, order, n_epochs, batch_size, drop_last)
@@ -376,6 +378,65 @@ def test_the_chunks_of_one_row_group_stay_with_one_worker():
     assert scheduler.lost(1) is not None
 
 
+@pytest.mark.parametrize("n_workers", [1, 3])
+def test_cursors_are_closed_and_opened_again_where_not_all_have_a_place(n_workers):
+    whole = [Chunk(f"f{i}", 400, range(40), 0, range(40), cursor_bytes=1000) for i in range(4)]
+    order = Order(True, 3, True, 4, WindowSize("bytes", 200))
+    plan = plan_epoch(split(whole, 50), order, 0)
+    scheduler = Scheduler(iter([plan]), Limits(n_workers, 2500, 10**6, 50, 2), batch_size=10)
+    world, kept, most = World({}, 1), {}, 0
+    while not scheduler.done:
+        moved = False
+        for worker in scheduler.cursors.turns(n_workers):
+            task = scheduler.next_task(worker)
+            moved = moved or task is not None
+            if isinstance(task, ReadTask):
+                assert scheduler.store_bytes <= 2500
+                ended = {(c.path, 0) for c in task.chunks if c.rows.stop == c.row_group_rows.stop}
+                kept[worker] = {*task.cursors, *((c.path, 0) for c in task.chunks)} - ended
+                most = max(most, sum(map(len, kept.values())))
+                scheduler.read_done(worker, task, world.read(task), 50 * len(task.chunks))
+            elif isinstance(task, RunTask):
+                world.run(task)
+                scheduler.run_done(worker, task, 100, 0.0)
+        if scheduler.delivered_runs in world.out:
+            scheduler.delivered(scheduler.delivered_runs)
+            moved = True
+        assert moved, scheduler.failure
+    assert most <= 2
+
+
+def test_a_worker_is_asked_to_close_what_another_has_no_place_for():
+    whole = [Chunk(f"f{i}", 100, range(10), 0, range(10), cursor_bytes=1000) for i in range(3)]
+    plan = plan_epoch(split(whole, 50), Order(False, 0, True, 4, WindowSize("bytes", 150)), 0)
+    scheduler = Scheduler(iter([plan]), Limits(2, 2200, 10**6, 50, 2), batch_size=10)
+    first, second = scheduler.next_task(0), scheduler.next_task(1)
+    assert [task.chunks[0].path for task in (first, second)] == ["f0", "f1"]
+    scheduler.read_done(0, first, [5], 50)
+    scheduler.read_done(1, second, [5], 50)
+    assert scheduler.next_task(0) is None
+    assert list(scheduler.cursors.turns(2)) == [0, 1, 0, 1]
+    closes = scheduler.next_task(1)
+    assert (closes.chunks, closes.cursors, str(closes)) == ((), (), "closing files")
+    assert scheduler.next_task(0) is None  # not before it is closed
+    scheduler.read_done(1, closes, [], 0)
+    assert scheduler.freed == [closes.number]
+    third = scheduler.next_task(0)
+    assert (third.chunks[0].path, third.cursors) == ("f2", (("f0", 0),))
+    assert list(scheduler.cursors.turns(2)) == [0, 1]
+    assert scheduler.store_bytes == 100 + 50 + 2000
+
+
+def test_where_a_worker_dies_that_should_close_its_own_they_are_closed():
+    whole = [Chunk(f"f{i}", 100, range(10), 0, range(10), cursor_bytes=1000) for i in range(3)]
+    plan = plan_epoch(split(whole, 50), Order(False, 0, True, 4, WindowSize("bytes", 150)), 0)
+    scheduler = Scheduler(iter([plan]), Limits(2, 2200, 10**6, 50, 2), batch_size=10)
+    for worker in (0, 1):
+        scheduler.read_done(worker, scheduler.next_task(worker), [5], 50)
+    assert scheduler.next_task(0) is None
+    assert scheduler.lost(1) == []
+    assert scheduler.next_task(0).chunks[0].path == "f2"
+    assert scheduler.store_bytes == 100 + 50 + 2000
 def test_two_windows_of_the_next_pass_are_read_and_none_of_its_runs_made_before_it_begins():
     units = [[Chunk(f"f{i}", 10, range(4))] for i in range(6)]
     order = Order(False, 0, False, 0, WindowSize("bytes", 1))

@@ -1,0 +1,89 @@
+"""`loader.memory().total` against what the kernel says that the processes of a loader take, beside their imports."""
+
+import gc
+import time
+
+import numpy as np
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import convert_to_deltalake
+from fakes import NumpyThrough
+
+from pyloader_delta import DataLoader, DeltaDataReader, NumpyDataCollator
+
+MIB = 1 << 20
+TOLERANCE = 64 * MIB
+"""What decoding and allocators of two workers keep, of which the loader knows nothing."""
+N_COLUMNS, FILE_ROWS = 40, 500_000
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    """Two files of 80 MB decoded, in row groups of 4 MB; and one of 1,000 rows."""
+    found = []
+    for name, n_files, n_rows in (("large", 3, FILE_ROWS), ("small", 1, 1000)):
+        root = tmp_path_factory.mktemp("t") / name
+        root.mkdir()
+        table = pa.table(
+            {f"c{i:02}": np.repeat(np.arange(n_rows // 50, dtype=np.float32), 50) for i in range(N_COLUMNS)}
+        )
+        for number in range(n_files):
+            pq.write_table(
+                table, root / f"{number}.parquet", use_dictionary=False, compression="zstd", row_group_size=25_000
+            )
+        convert_to_deltalake(str(root))
+        found.append(str(root))
+    return found
+
+
+def opened(root, workers):
+    options = {"shuffle_window": "48MiB", "memory_budget": "224MiB", "num_workers": 2, "workers": workers}
+    return DataLoader(DeltaDataReader(1000, shuffle=True), NumpyThrough(), NumpyDataCollator(), root, **options)
+
+
+def taken():
+    """Return bytes of memory of this process and its children that no file stands behind."""
+    gc.collect()
+    pa.default_memory_pool().release_unused()
+    total = 0
+    for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
+        with open(f"/proc/{process.pid}/smaps_rollup", encoding="utf-8") as file:
+            fields = dict(line.split(":", 1) for line in file.readlines()[1:])
+        total += sum(int(fields[name].split()[0]) * 1024 for name in ("Pss_Anon", "Pss_Shmem"))
+    return total
+
+
+def settled(loader):
+    """Wait until the workers have nothing more to do: what they hold is full."""
+    for _ in range(600):
+        if not loader.stats()["tasks_in_flight"]:
+            return
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("workers", ["thread", "process"])
+def test_what_memory_tells_is_what_the_processes_take_beside_their_imports(tables, workers):
+    large, small = tables
+    with opened(small, workers) as loader:
+        batches = iter(loader)
+        next(batches)
+        settled(loader)
+        before = taken()
+        del batches
+    with opened(large, workers) as loader:
+        batches = iter(loader)
+        for number, batch in enumerate(batches):
+            assert len(batch["c00"]) == 1000
+            if number in (200, 700):
+                settled(loader)
+                for _ in range(100):  # workers that rest give back what Arrow keeps
+                    told, found = loader.memory().total, taken() - before
+                    if abs(found - told) < TOLERANCE:
+                        break
+                    time.sleep(0.05)
+                assert abs(found - told) < TOLERANCE, (found // MIB, told // MIB)
+                assert 80 * MIB < told <= 224 * MIB
+            if number == 700:
+                break
