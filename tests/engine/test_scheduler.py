@@ -437,6 +437,8 @@ def test_where_a_worker_dies_that_should_close_its_own_they_are_closed():
     assert scheduler.lost(1) == []
     assert scheduler.next_task(0).chunks[0].path == "f2"
     assert scheduler.store_bytes == 100 + 50 + 2000
+
+
 def test_two_windows_of_the_next_pass_are_read_and_none_of_its_runs_made_before_it_begins():
     units = [[Chunk(f"f{i}", 10, range(4))] for i in range(6)]
     order = Order(False, 0, False, 0, WindowSize("bytes", 1))
