@@ -262,7 +262,7 @@ def test_a_row_that_is_given_twice_by_mixing_a_large_window_is_noticed(tmp_path,
     reader = DeltaDataReader(4096, shuffle=True)
     with DataLoader(reader, NumpyThrough(), NumpyDataCollator(), tmp_path / "t", num_workers=2, audit=True) as whole:
         _, error = until_error(whole)
-    assert mixed == [["pyloader_delta.row_number", "x"]]
+    assert mixed[0] == ["pyloader_delta.row_number", "x"]  # the next pass's may follow
     assert isinstance(error, IncompleteEpochError)
 
 
