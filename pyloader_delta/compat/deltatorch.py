@@ -108,6 +108,9 @@ def create_pytorch_dataloader(
         fields = _pair_fields(**old)
     elif wrong := [name for name, value in old.items() if value is not None]:
         raise ConfigError(f"{wrong[0]} goes with src_field and target_field; for fields set it in FieldSpec")
+    whole(batch_size, "batch_size", at_least=1)
+    if isinstance(fields, (list, tuple)) and not fields:
+        raise ConfigError("fields must name at least one column, got none; leave it out for all columns")
     if queue_size is not None:
         whole(queue_size, "queue_size", at_least=1)
     for_torch = {name: options.pop(name) for name in ("pin_memory", "pin_memory_device") if name in options}
@@ -180,6 +183,9 @@ def _ours(options: dict[str, Any], use_fixed_rank: Any, rank: Any, num_ranks: An
         if rank is None or num_ranks is None:
             raise ConfigError("use_fixed_rank=True needs rank and num_ranks")
         options |= {"rank": rank, "world_size": num_ranks}
+    elif rank is not None or num_ranks is not None:
+        text = "rank and num_ranks hold with use_fixed_rank=True alone: without it both are found when a loop begins"
+        warnings.warn(text, UserWarning, stacklevel=3)
     return options
 
 

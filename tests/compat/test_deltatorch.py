@@ -167,6 +167,8 @@ WRONG = {
     "fields": ({"transform": len}, "transform goes with src_field"),
     "one of the pair": ({"fields": None, "src_field": "i"}, "target_field is missing"),
     "two filters": ({"filter": "i < 3", "partition_filter": [("part", "=", "a")]}, "exclude each other"),
+    "batch_size": ({"batch_size": None}, "batch_size must be an int, got None"),
+    "no fields": ({"fields": []}, "fields must name at least one column"),
     "length": ({"length": -1}, "length must be >= 0"),
 }
 
@@ -342,6 +344,12 @@ def test_the_rank_is_found_where_the_loop_begins(table, monkeypatch):  # D20, D2
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert (len(loader), len(loader.dataset), len(ids(loader))) == (4, 50, 50)
+
+
+def test_a_rank_that_does_not_hold_is_warned_of(table):
+    with pytest.warns(UserWarning, match="rank and num_ranks hold with use_fixed_rank=True alone") as caught:
+        loader = make(table, "id", rank=0, num_ranks=2)
+    assert (len(caught), caught[0].filename, len(loader.dataset)) == (1, __file__, N_ROWS)
 
 
 # The form of deltatorch's README ------------------------------------------------------------------------------------
