@@ -56,6 +56,8 @@ class FieldsDataset(Dataset[Any]):
         self.framework: Framework = framework
         self.fields = None if fields is None else _specs(fields, "fields")
         self.features = _matrices(features)
+        if self.fields == [] and not self.features:
+            raise ConfigError("fields is empty: name one column or more, or leave it out for all of them")
         self.features_dtype = None if features_dtype is None else FieldSpec("features", dtype=features_dtype).dtype
         specs = self.fields or []
         self.rowwise = all(spec.batch_transform is None for spec in specs)

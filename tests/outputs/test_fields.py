@@ -222,6 +222,7 @@ def test_several_matrices_with_nulls_that_are_filled():
         ({"fields": ["missing"]}, "there is no column 'missing'"),
         ({"fields": ["a", FieldSpec("b", target_name="a")]}, "two entries of a batch would be named 'a'"),
         ({"fields": "a"}, "fields must be a list"),
+        ({"fields": []}, "fields is empty: name one column or more"),
         ({"framework": "mxnet"}, "framework must be one of"),
     ],
 )
