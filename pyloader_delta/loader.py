@@ -30,7 +30,6 @@ from pyloader_delta.insight import Insight
 from pyloader_delta.ledger import Ledger, base_of
 from pyloader_delta.lengths import Lengths
 from pyloader_delta.options import check_parts, check_root, group_size, make_options, own_reader
-from pyloader_delta.ours import is_ours
 from pyloader_delta.passes import BatchIterator, Pass
 from pyloader_delta.plan.epoch import Order, split, total_rows
 from pyloader_delta.plan.ranks import Uneven
@@ -152,7 +151,7 @@ class DataLoader(Lengths, Insight, Facade, Resumable, Generic[T_co]):
         options = self._options
         self._order = Order(
             options.shuffle, options.random_seed, bool(datareader.shuffle), int(datareader.random_seed), options.window,
-            joins_files=is_ours(type(datareader).read_chunk),
+            joins_files=datareader._is_ours,
         )  # fmt: skip
         with named(datareader, "chunks"):
             chunks = checked_chunks(datareader.chunks(self.root_dir), type(datareader).__name__)

@@ -63,10 +63,14 @@ class Options:
         """Whether each row is followed by its number."""
         return self.audit or self.skips
 
+    may_read_ahead: bool = False
+    """Whether the reader lets chunks of the next pass be read before that is asked for."""
+
     @property
     def reads_ahead(self) -> bool:
         """Whether the beginning of the next pass is read as one ends: that of a loop an epoch, by workers."""
-        return self.num_epoch == 1 and self.limit is None and not self.full and self.workers != "inline"
+        asked = self.may_read_ahead and self.num_epoch == 1 and self.limit is None
+        return asked and not self.full and self.workers != "inline"
 
     @property
     def max_rows(self) -> int | None:
@@ -143,6 +147,7 @@ def make_options(
         trace=flag(trace, "trace"),
         skips=on_error == "skip",
         limit=None if limit is None else whole(limit, "limit", at_least=1),
+        may_read_ahead=datareader._is_ours or flag(datareader.reads_ahead, "the reader's reads_ahead"),
     )
 
 

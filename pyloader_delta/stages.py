@@ -82,8 +82,7 @@ class Stages:
     @property
     def owns_blocks(self) -> bool:
         """Whether nobody else holds the memory that was read: it is no table of the user's own."""
-        method = type(self.reader).read_chunk
-        return method is not DataReader.read_chunk and is_ours(method)
+        return self.reader._is_ours
 
     def open(self) -> None:
         """Open all three."""

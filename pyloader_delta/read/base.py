@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from pyloader_delta.delta.paths import table_path
 from pyloader_delta.errors import ConfigError, ContractError, ReadError, TableError
+from pyloader_delta.ours import is_ours
 from pyloader_delta.values import Chunk
 
 T_co = TypeVar("T_co", covariant=True)
@@ -36,6 +37,10 @@ class DataReader(Generic[T_co]):
     """How the rows of each file can be known before reading, for errors."""
     missing_as_none: bool = False
     """Whether a column that a file lacks reads as None there; otherwise such a file is an error."""
+
+    reads_ahead: bool = False
+    """Whether chunks of the next pass may be read before it is asked for (readers of tables that have no `read_chunk`
+    of the user's do so anyway): only where they are the same whenever they are read."""
 
     n_batch: int = 0
     """Number of batches of the file that `load` read last."""
@@ -107,6 +112,12 @@ class DataReader(Generic[T_co]):
     def read_chunk(self, chunk: Chunk) -> Any:
         """Return the rows of one chunk; by default `read_file` of its path."""
         return self.read_file(chunk.path)
+
+    @property
+    def _is_ours(self) -> bool:
+        """Whether no code of the user's reads chunks."""
+        method = type(self).read_chunk
+        return method is not DataReader.read_chunk and is_ours(method)
 
     def _together(self, chunks: Sequence[Chunk]) -> list[list[Chunk]]:
         """Return chunks in runs that are read at once: one by one, as a subclass's `read_chunk` gets them."""

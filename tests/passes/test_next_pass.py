@@ -20,6 +20,7 @@ def root(tmp_path_factory):
 
 def shuffled(root, **options):
     reader = CountedNumbers(batch_size=2, shuffle=True, random_seed=5)
+    reader.reads_ahead = True
     return numbers(root, reader=reader, shuffle=True, shuffle_window=6, **{"num_workers": 2} | options)
 
 
