@@ -123,10 +123,15 @@ def advise(error: BaseException) -> None:
     """Note with an error that the system has no more memory or descriptors, which limit to raise."""
     if isinstance(error, BudgetError):
         return
-    code = errno.ENOMEM if isinstance(error, MemoryError) else error.errno if isinstance(error, OSError) else None
+    code = error.errno if isinstance(error, OSError) else errno.ENOMEM if _lacks_memory(error) else None
     note = f"pyloader_delta: {_ADVICE[code]}" if code in _FULL else None
     if note is not None and note not in getattr(error, "__notes__", ()):
         error.add_note(note)
+
+
+def _lacks_memory(error: BaseException) -> bool:
+    unmapped = isinstance(error, ImportError) and "failed to map segment" in str(error)  # the dynamic linker's words
+    return unmapped or isinstance(error, MemoryError)
 
 
 _ADVICE = {

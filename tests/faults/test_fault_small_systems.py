@@ -66,7 +66,7 @@ else:
 TOLD = """
 try:
     epochs({options})
-except MemoryError as error:
+except (MemoryError, ImportError) as error:  # or a library does not fit
     assert isinstance(error, BudgetError) or "ulimit -v" in str(error.__notes__), error
     print(type(error).__name__, error)
 """
