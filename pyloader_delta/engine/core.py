@@ -59,14 +59,14 @@ class Engine:
         self, executor: Executor, *, memory_bytes: int, lease_bytes: int, timeout_s: float,
         layout: bytes | None = None, skips: bool = False, trace: bool = False,
     ) -> None:  # fmt: skip
-        self.changed = threading.Condition()
+        self.lock = threading.RLock()  # Ctrl-C inside of a Condition's own `__exit__` would leave it taken for ever
+        self.changed = threading.Condition(self.lock)
         self.pool = SlabPool(
             shared=executor.shared, max_bytes=memory_bytes,
             beside=lambda: beside_slabs(self.scheduler, self._regions, shared=executor.shared),
         )  # fmt: skip
         self.blocks: dict[int, Any] = {}
         self.scheduler: Scheduler | None = None
-        self.closed = False
         self._executor, self._timeout_s = executor, timeout_s
         self.meter = Meter(trace=trace)
         self.memory_bytes, self.lease_bytes = memory_bytes, lease_bytes
@@ -77,14 +77,14 @@ class Engine:
         self._deaths = Deaths(skips=skips)
         self._broken: BaseException | None = None
         self._pass_error: BaseException | None = None  # of the pass under way: the next one may do better
-        self._changing = self._started = False
+        self.closed = self._changing = self._started = False
         self._leases = Leases(self.pool, lease_bytes)
 
     # The training loop's side ---------------------------------------------------------------------------------------
 
     def begin(self, scheduler: Scheduler) -> int:
         """Begin a pass; an older one ends. Return its number."""
-        with self.changed:
+        with self.lock:
             self._changing = True
             self._end_pass()
             self._number += 1
@@ -100,7 +100,7 @@ class Engine:
 
     def next_run(self) -> Run | None:
         """Return the next run: task, batches, the error after them, bytes of each, notes; None at the pass's end."""
-        with self.changed:
+        with self.lock:
             self._changing = True
             found = self._next_run()
             self._changing = False
@@ -148,7 +148,7 @@ class Engine:
 
     def cancel(self, number: int) -> None:
         """End pass `number` now, unless a newer one has: nothing more is read, workers wait idle."""
-        with self.changed:
+        with self.lock:
             if self._changing:
                 self._executor.close(wait=False)
             elif number == self._number:
@@ -165,7 +165,7 @@ class Engine:
             self.closed = True
             self._executor.close(wait=False)
             return
-        with self.changed:
+        with self.lock:
             if self.closed and not self._started:
                 return
             self.closed = True
@@ -173,7 +173,7 @@ class Engine:
                 self._end_pass()
         if self._started:
             self._executor.close(wait=True)
-        with self.changed:
+        with self.lock:
             self._started = False
             self.pool.close()
 
@@ -281,7 +281,7 @@ class Engine:
     @property
     def waiting(self) -> dict[str, float]:
         """Bytes and counts of what is held now."""
-        with self.changed:
+        with self.lock:
             sizes = [outcome.packed.total_bytes for outcome in self._outcomes.values()]
             now = held(self.scheduler, self.pool, self._regions, self._leases, sizes, shared=self._executor.shared)
             return now | {"tasks_in_flight": float(len(self._busy))}

@@ -138,13 +138,13 @@ def _work(engine: Engine, workshop: Workshop, worker: int, inbox: SimpleQueue[Jo
     try:
         while (job := inbox.get()) is not None:
             if job is _NUDGE:
-                with engine.changed:
+                with engine.lock:
                     engine.look_after()
             else:
                 _carry_out(engine, workshop, worker, *job)
                 del job
     except BaseException as error:
-        with engine.changed:
+        with engine.lock:
             engine.fail(error)
     finally:
         workshop.close()
@@ -166,14 +166,14 @@ def _carry_out(engine: Engine, workshop: Workshop, worker: int, number: int, tas
         advise(raised)
         failed = raised
         done, error = (lambda: engine.task_failed(worker, number, task, failed)), failed
-    with engine.changed:
+    with engine.lock:
         done()
         engine.look_after()
     return error
 
 
 def _read(engine: Engine, workshop: Workshop, number: int, worker: int, task: ReadTask) -> Done:
-    with engine.changed:
+    with engine.lock:
         region = engine.region(number, task.epoch, task.window)
         memory = None if region is None else _arrays(engine, region)
     blocks = workshop.read(task, memory)
@@ -182,7 +182,7 @@ def _read(engine: Engine, workshop: Workshop, number: int, worker: int, task: Re
 
 
 def _mix(engine: Engine, workshop: Workshop, number: int, worker: int, task: MixTask) -> Done:
-    with engine.changed:
+    with engine.lock:
         region = engine.region(number, task.epoch, task.window)
         arrays = {} if region is None else _arrays(engine, region)[1]
     if region is not None:
@@ -201,7 +201,7 @@ def _run(
     windows: list[WindowBlocks] = []
     leases: list[Lease | None] = []
     for segment in task.segments:
-        with engine.changed:
+        with engine.lock:
             held = engine.held(number, segment.reads)
             if held is None:  # the pass ended meanwhile
                 return lambda: engine.run_finished(worker, number, task, EMPTY, None, 0.0, None), None
@@ -211,7 +211,7 @@ def _run(
     slabs: list[int] = []
 
     def take(size_bytes: int) -> NDArray[np.uint8]:
-        with engine.changed:
+        with engine.lock:
             slabs.append(engine.pool.take(size_bytes))
             engine.pool.touch(slabs[-1], size_bytes)
             return engine.pool[slabs[-1]].array
@@ -228,7 +228,7 @@ def _run(
     try:
         made = workshop.run(task, windows, tray, leases)
     except BaseException:
-        with engine.changed:
+        with engine.lock:
             let_go()
         raise
     leases.clear()

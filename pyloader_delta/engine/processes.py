@@ -180,19 +180,19 @@ class ProcessExecutor(Executor):
                     if key.data is None:
                         os.eventfd_read(self._wake)
                         if not self._closing:
-                            with engine.changed:
+                            with engine.lock:
                                 engine.look_after()
                     else:
                         self._hear(key.data, selector)
                 del key  # an object in a frame that sleeps would stay alive
         except BaseException as error:
             advise(error)
-            with engine.changed:
+            with engine.lock:
                 engine.fail(error)
         finally:
             self._end_all()
             if self._closing:
-                with engine.changed:
+                with engine.lock:
                     engine.pool.close()
             selector.close()
             wake, self._wake = self._wake, -1
@@ -203,7 +203,7 @@ class ProcessExecutor(Executor):
             process, channel = launch(self._start_message)
         except OSError as error:
             raise refused(error, f"a process for worker {worker}") from error
-        with self._engine.changed:
+        with self._engine.lock:
             self._members[worker] = _Member(process, channel)
         selector.register(channel, selectors.EVENT_READ, worker)
 
@@ -225,7 +225,7 @@ class ProcessExecutor(Executor):
             for fd in fds:
                 os.close(fd)
             return
-        with self._engine.changed:
+        with self._engine.lock:
             self._take_in(worker, member, message, fds)
             self._engine.look_after()
 
@@ -313,7 +313,7 @@ class ProcessExecutor(Executor):
         member.channel.close()
         _end(member.process, time.monotonic() + (_GRACE_S if self._closing else _EXIT_S))
         how = ending(member.process)
-        with self._engine.changed:
+        with self._engine.lock:
             if not member.started and not self._closing:
                 self._start_deaths += 1
                 if self._start_deaths >= _START_DEATHS:
@@ -324,7 +324,7 @@ class ProcessExecutor(Executor):
             self._engine.look_after()
 
     def _end_all(self) -> None:
-        with self._engine.changed:
+        with self._engine.lock:
             members = list(self._members.values())
             self._members.clear()
         for member in members:
