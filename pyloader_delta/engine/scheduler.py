@@ -283,9 +283,11 @@ class Scheduler:
             return None
         if worker in self.cursors.closing:
             return self._reserved(worker, ReadTask(-1, -1, -1, range(0), (), 0, cursors=self.cursors.of(worker)))
+        stalled = not self.in_flight and not self._undelivered
         for progress in self._reading:
             if progress.redo:
-                return self._grant(worker, progress, progress.redo.pop(0))
+                again = self.store.readmits(worker, progress, progress.redo[0], stalled=stalled)
+                return self._grant(worker, progress, progress.redo.pop(0)) if again else None
         if len(self._reading) == 1 and self._reading[0].next_read == self._reading[0].n_chunks:
             self._extend()  # the next epoch's first window is read while this one's last batches are taken
         for progress in self._reading:
@@ -317,13 +319,11 @@ class Scheduler:
         return self._grant(worker, progress, range(position, stop))
 
     def _grant(self, worker: int, progress: Progress, positions: range) -> ReadTask:
-        chunks = progress.plan.chunks[positions.start : positions.stop]
+        chunks, window = progress.plan.chunks[positions.start : positions.stop], progress.window_of(positions.start)
         size = self.store.estimate(chunks)
-        window = progress.window_of(positions.start)
-        place = *progress.place_of(positions), progress.instead(positions)
-        kept = self.cursors.of(worker)
+        place = *progress.place_of(positions), progress.instead(positions), self.cursors.of(worker)
         self.cursors.claim(worker, progress, chunks)
-        return self._reserved(worker, ReadTask(-1, progress.plan.epoch, window, positions, chunks, size, *place, kept))
+        return self._reserved(worker, ReadTask(-1, progress.plan.epoch, window, positions, chunks, size, *place))
 
     def _reserved(self, worker: int, task: ReadTask) -> ReadTask:
         """Return a read task with its number, and what it takes: with cursors that it closes until it has ended."""

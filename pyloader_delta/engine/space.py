@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from pyloader_delta.engine.progress import Progress
 from pyloader_delta.engine.tasks import ReadTask
@@ -44,7 +44,7 @@ class Store:
     def fits(self, progress: Progress, stop: int) -> bool:
         """Return whether all chunks below a position that were not granted yet have a place."""
         chunks = [progress.plan.chunks[p] for p in (*progress.skipped, *range(progress.next_read, stop)) if p < stop]
-        return self.used + self.estimate(chunks) + self._cursors.opening(progress, chunks) <= self.max_bytes
+        return self._lacking(progress, chunks) <= 0
 
     def admits(self, worker: int, progress: Progress, position: int, stop: int, *, stalled: bool) -> bool | BudgetError:
         """Return whether a chunk has a place now, with those up to `stop`; an error where it will never have one.
@@ -62,16 +62,27 @@ class Store:
             return False
         if self._make_room(worker, progress, position):
             return True
-        return not self._cursors.closing and stalled and (self._beyond(progress, position) or True)
+        if self._cursors.closing or not stalled:
+            return False
+        return self._beyond(progress, position) or True
+
+    def readmits(self, worker: int, progress: Progress, positions: range, *, stalled: bool) -> bool:
+        """Return whether chunks that are read again have a place; they must come, where nothing else is under way."""
+        if self._lacking(progress, progress.plan.chunks[positions.start : positions.stop]) <= 0:
+            return True
+        return self._make_room(worker, progress, positions.start) or (stalled and not self._cursors.closing)
 
     def _make_room(self, worker: int, progress: Progress, position: int) -> bool:
         """Have cursors closed until a chunk has a place; they are opened again, at a cost, when they are needed.
 
         Return whether it has one now: not where other workers must close theirs first, or that is not enough.
         """
-        chunks = [progress.plan.chunks[position]]
-        needed = self.used + self.estimate(chunks) + self._cursors.opening(progress, chunks) - self.max_bytes
-        return self._cursors.close(worker, progress, position, needed)
+        lacking = self._lacking(progress, [progress.plan.chunks[position]])
+        return self._cursors.close(worker, progress, position, lacking)
+
+    def _lacking(self, progress: Progress, chunks: Sequence[Chunk]) -> int:
+        """Return how many bytes too many are held if chunks are read, too."""
+        return self.used + self.estimate(chunks) + self._cursors.opening(progress, chunks) - self.max_bytes
 
     def _beyond(self, progress: Progress, position: int) -> BudgetError | None:
         """Return an error where even an idle loader has no place for the chunk that the next batch needs.

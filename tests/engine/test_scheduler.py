@@ -439,6 +439,25 @@ def test_where_a_worker_dies_that_should_close_its_own_they_are_closed():
     assert scheduler.store_bytes == 100 + 50 + 2000
 
 
+def test_what_is_read_again_opens_no_cursor_that_has_no_place():
+    whole = [Chunk(f"f{i}", 100, range(10), 0, range(10), cursor_bytes=1000) for i in range(2)]
+    plan = plan_epoch(split(whole, 50), Order(False, 0, True, 4, WindowSize("chunk", 1)), 0)
+    scheduler = Scheduler(iter([plan]), Limits(2, 1300, 10**6, 50, 2), batch_size=5)
+    for _ in range(2):
+        scheduler.read_done(0, scheduler.next_task(0), [5], 50, mix=True)
+    assert isinstance(scheduler.next_task(1), MixTask)
+    scheduler.read_done(0, scheduler.next_task(0), [5], 50, mix=True)
+    assert scheduler.store_bytes == 3 * 50 + 1000  # the second file is open
+    scheduler.lost(1)
+    assert scheduler.next_task(1) is None
+    closes = scheduler.next_task(0)
+    assert (closes.chunks, closes.cursors) == ((), ())
+    scheduler.read_done(0, closes, [], 0)
+    again = scheduler.next_task(1)
+    assert again.chunks == plan.chunks[:1]
+    assert scheduler.store_bytes == 2 * 50 + 1000
+
+
 def test_two_windows_of_the_next_pass_are_read_and_none_of_its_runs_made_before_it_begins():
     units = [[Chunk(f"f{i}", 10, range(4))] for i in range(6)]
     order = Order(False, 0, False, 0, WindowSize("bytes", 1))
