@@ -60,34 +60,42 @@ def text_array(values: Sequence[bytes], kind: pa.DataType, valid: pa.Buffer | No
     """
     ends = np.zeros(len(values) + 1, dtype=np.int64)
     np.cumsum(np.fromiter(map(len, values), np.int64, len(values)), out=ends[1:])
-    return bytes_array(ends, pa.py_buffer(b"".join(values)), kind, valid)
+    return row_array(ends, pa.py_buffer(b"".join(values)), kind, valid)
 
 
-def bytes_array(
-    ends: NDArray[np.int64], data: pa.Buffer, kind: pa.DataType, valid: pa.Buffer | None = None
+def row_array(
+    bounds: NDArray[np.int64], values: pa.Buffer | pa.Array, kind: pa.DataType, valid: pa.Buffer | None = None
 ) -> pa.Array:
-    """Return texts or bytes that lie one after the other as an Arrow array; the large one of its kind beyond 2 GiB.
+    """Return rows that lie one after the other as an Arrow array; of the large type of its kind beyond 2 GiB.
 
     Args:
-        ends: Where the first begins, and each ends; one more than there are.
-        data: Their memory.
-        kind: string or binary.
+        bounds: Where rows begin and end, shape (rows + 1,).
+        values: Memory of texts or bytes; values of lists.
+        kind: string, binary, list, or the large one of these.
         valid: As `text_array`.
     """
-    if ends[-1] > _OFFSET_LIMIT:
-        kind = pa.large_string() if kind == pa.string() else pa.large_binary()
-        offsets = pa.py_buffer(ends)
-    else:
-        offsets = pa.py_buffer(ends.astype(np.int32))
-    return pa.Array.from_buffers(kind, len(ends) - 1, [valid, offsets, data])
+    if bounds[-1] > OFFSET_LIMIT:
+        kind = _large(kind)
+    offsets = pa.py_buffer(bounds if kind == _large(kind) else bounds.astype(np.int32))
+    if isinstance(values, pa.Array):
+        return pa.Array.from_buffers(kind, len(bounds) - 1, [valid, offsets], children=[values])
+    return pa.Array.from_buffers(kind, len(bounds) - 1, [valid, offsets, values])
+
+
+def _large(kind: pa.DataType) -> pa.DataType:
+    """Return the type with offsets of 64 bits of a type of texts, bytes or lists."""
+    if is_list(kind):
+        return pa.large_list(kind.value_field)
+    return pa.large_string() if is_text(kind) else pa.large_binary()
+
+
+OFFSET_LIMIT = 2**31 - 1
+"""Bytes, or values, up to which offsets of 32 bits reach."""
 
 
 def packed(flags: NDArray[np.bool_]) -> pa.Buffer:
     """Return flags as Arrow has them: bits, the lowest first."""
     return pa.py_buffer(np.packbits(flags, bitorder="little"))
-
-
-_OFFSET_LIMIT = 2**31 - 1
 
 
 def leaf(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -57,14 +57,13 @@ class Options:
     """Whether each task is kept for a trace."""
     limit: int | None = None
     """Batches after which an epoch ends; None for no limit."""
+    may_read_ahead: bool = False
+    """Whether the reader lets chunks of the next pass be read before that is asked for."""
 
     @property
     def numbered(self) -> bool:
         """Whether each row is followed by its number."""
         return self.audit or self.skips
-
-    may_read_ahead: bool = False
-    """Whether the reader lets chunks of the next pass be read before that is asked for."""
 
     @property
     def reads_ahead(self) -> bool:

@@ -1,4 +1,4 @@
-"""What may leak: threads, child processes, shared memory and temporary files of ours; and how to wait for their end."""
+"""What may leak: threads, processes, shared memory, temporary files of ours. How to wait for their end, or for rest."""
 
 import gc
 import os
@@ -82,6 +82,11 @@ def until(true: Callable[[], Any], patience_s: float = PATIENCE_S) -> bool:
         now = time.monotonic()
         waited, last = waited + min(now - last, 0.5), now
     return bool(found)
+
+
+def idle(loader: Any) -> bool:
+    """Wait until a loader has nothing to do any more; return whether it came to that."""
+    return until(lambda: not loader.stats().get("tasks_in_flight", 0), 60)
 
 
 def left_over(before: list[set[str]]) -> list[str]:

@@ -1,7 +1,6 @@
 """`loader.memory().total` against what the kernel says that the processes of a loader take, beside their imports."""
 
 import gc
-import time
 
 import numpy as np
 import psutil
@@ -10,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import convert_to_deltalake
 from fakes import NumpyThrough
+from leaks import idle, until
 
 from pyloader_delta import DataLoader, DeltaDataReader, NumpyDataCollator
 
@@ -55,12 +55,9 @@ def taken():
     return total
 
 
-def settled(loader):
-    """Wait until the workers have nothing more to do: what they hold is full."""
-    for _ in range(600):
-        if not loader.stats()["tasks_in_flight"]:
-            return
-        time.sleep(0.02)
+def off(loader, before):
+    """Return by how many bytes what is told differs from what is taken."""
+    return abs(taken() - before - loader.memory().total)
 
 
 @pytest.mark.parametrize("workers", ["thread", "process"])
@@ -69,7 +66,7 @@ def test_what_memory_tells_is_what_the_processes_take_beside_their_imports(table
     with opened(small, workers) as loader:
         batches = iter(loader)
         next(batches)
-        settled(loader)
+        assert idle(loader)
         before = taken()
         del batches
     with opened(large, workers) as loader:
@@ -77,13 +74,10 @@ def test_what_memory_tells_is_what_the_processes_take_beside_their_imports(table
         for number, batch in enumerate(batches):
             assert len(batch["c00"]) == 1000
             if number in (200, 700):
-                settled(loader)
-                for _ in range(100):  # workers that rest give back what Arrow keeps
-                    told, found = loader.memory().total, taken() - before
-                    if abs(found - told) < TOLERANCE:
-                        break
-                    time.sleep(0.05)
-                assert abs(found - told) < TOLERANCE, (found // MIB, told // MIB)
+                assert idle(loader)
+                close = until(lambda: off(loader, before) < TOLERANCE)  # workers that rest give back what Arrow keeps
+                assert close, off(loader, before) // MIB
+                told = loader.memory().total
                 assert 80 * MIB < told <= 224 * MIB
             if number == 700:
                 break

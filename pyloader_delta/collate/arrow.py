@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pyloader_delta.arrays import text_array
+from pyloader_delta.arrays import row_array, text_array
 from pyloader_delta.collate.base import T_co
 from pyloader_delta.collate.numpy import NumpyDataCollator
 from pyloader_delta.columns import as_arrow
@@ -125,30 +125,14 @@ def _column(value: Any) -> pa.Array:
         return _text(value)
     column = _flat(value.values)
     for lengths in reversed(value.lengths):
-        bounds, large = _offsets(lengths)
-        kind = pa.large_list(column.type) if large else pa.list_(column.type)
-        column = pa.Array.from_buffers(kind, len(lengths), [None, bounds], children=[column])
+        column = row_array(bounds_of(lengths), column, pa.list_(column.type))
     return column
 
 
 def _text(batch: RaggedBatch) -> pa.Array:
     (lengths,) = batch.lengths
-    bounds, large = _offsets(lengths)
-    if batch.form == "str":
-        kind = pa.large_string() if large else pa.string()
-    else:
-        kind = pa.large_binary() if large else pa.binary()
-    return pa.Array.from_buffers(kind, len(lengths), [None, bounds, pa.py_buffer(batch.values)])
-
-
-def _offsets(lengths: NDArray[np.int64]) -> tuple[pa.Buffer, bool]:
-    """Return Arrow's offsets of rows of these lengths, and whether 32 bits do not hold them."""
-    bounds = bounds_of(lengths)
-    large = bool(bounds[-1] > _LIMIT)
-    return pa.py_buffer(bounds if large else bounds.astype(np.int32)), large
-
-
-_LIMIT = 2**31 - 1
+    kind = pa.string() if batch.form == "str" else pa.binary()
+    return row_array(bounds_of(lengths), pa.py_buffer(batch.values), kind)
 
 
 def _flat(values: NDArray[Any]) -> pa.Array:

@@ -9,10 +9,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from pyloader_delta.arrays import OFFSET_LIMIT
 from pyloader_delta.columns import column_kind, joined, numbers, shaped
 from pyloader_delta.engine.leases import Lease, lent
 from pyloader_delta.engine.pack import Tray
-from pyloader_delta.engine.rows import MOST_BYTES, Rows, taken, values_of
+from pyloader_delta.engine.rows import Rows, taken, values_of
 from pyloader_delta.engine.shared import over
 from pyloader_delta.engine.slabs import aligned, put
 from pyloader_delta.engine.tasks import Segment
@@ -99,7 +100,7 @@ def _alone(where: Sequence[Where], name: str) -> _Alone | None:
     if in_order and (not all(rows.are_large for rows, _ in chosen) or (len(where) == 1 and where[0].is_together(name))):
         return None
     size = sum(rows.size_bytes(numbers) for rows, numbers in chosen)
-    return _Alone(chosen, size) if size <= MOST_BYTES else None
+    return _Alone(chosen, size) if size <= OFFSET_LIMIT else None
 
 
 def _keep_values(column: Any, tray: Tray, lease: Lease, memories: Sequence[NDArray[np.uint8]]) -> None:

@@ -227,12 +227,8 @@ class _Plan:
             self._add_cut(part, part.rows, part.cuts)
             return
         rows = None if part.rows is None else part.rows[0]
-        start, stays = self.end, []
-        for array in part.arrays:
-            kept = self._kept(array, rows)
-            if kept is not None and not self._claimed(*kept, array.nbytes):
-                kept = None  # two arrays would share memory: the receiver gets one of its own each
-            stays.append(kept)
+        start = self.end
+        stays = [self._stays(array, rows) for array in part.arrays]
         if any(kept is not None and not kept[0] for kept in stays):
             start = 0
         places: list[Place] = []
@@ -264,9 +260,7 @@ class _Plan:
         for array, bounds in zip(part.arrays, cuts, strict=True):
             item = array.shape[1:]
             row_bytes, step = _nbytes(array.dtype, item), aligned(_nbytes(array.dtype, (rows[0], *item)))
-            kept = None if bounds is None else self._kept(array, None)
-            if kept is not None and not self._claimed(*kept, array.nbytes):
-                kept = None
+            kept = None if bounds is None else self._stays(array, None)
             memory, start = kept or (0, self.end)
             for number, n_rows in enumerate(rows):
                 at = number * step if bounds is None else bounds[number] * row_bytes
@@ -278,6 +272,11 @@ class _Plan:
         for places in found:
             self.batches.append((len(self.layouts), 0, 0))
             self.layouts.append((part.spec, tuple(places)))
+
+    def _stays(self, array: NDArray[Any], rows: int | None) -> tuple[int, int] | None:
+        """Return where an array can stay; None where it must be copied, lest two share memory: each gets its own."""
+        kept = self._kept(array, rows)
+        return kept if kept is not None and self._claimed(*kept, array.nbytes) else None
 
     def _claimed(self, memory: int, start: int, size_bytes: int) -> bool:
         """Let an array stay where it lies; False where another one that stays lies there, in whole or in part."""

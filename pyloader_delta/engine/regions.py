@@ -50,7 +50,7 @@ class Regions:
         region = self.get(task.epoch, task.window)
         if region is not None and placed is not None:
             region.placed = placed if region.placed is None else region.placed & placed
-            self._refute(frozenset(wide_names(region.layout)) - placed)
+            self._refute(wide_names(region.layout) - placed)
         if layout is not None and (self._layout is None or wide_names(layout) > wide_names(self._layout)):
             self._layout = without(layout, self._refuted)
 

@@ -12,14 +12,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pyloader_delta.arrays import NUMBERS, leaf, list_parts, text_parts
+from pyloader_delta.arrays import NUMBERS, leaf, list_parts, row_array, text_parts
 from pyloader_delta.ragged import bounds_of
 
 _LONG_BYTES, _LONG_LIST = 512, 24  # bytes and values of a row, on average, from which this is faster than Arrow
 _LARGE_BYTES = 1 << 16
 _AT_ONCE = 256  # rows: joined, they stay in the cache until they are copied to their place
-MOST_BYTES = 2**31 - 1
-"""What can be taken at once: the offsets of most types are int32."""
 
 
 class Rows:
@@ -85,11 +83,10 @@ def taken(chosen: Sequence[tuple[Rows, NDArray[np.int64] | slice]], room: NDArra
             end += len(there)
     kind = chosen[0][0].kind
     bounds = bounds_of(np.concatenate([rows.lengths[numbers] for rows, numbers in chosen]))
-    offsets = pa.py_buffer(bounds if kind.id in _LARGE_KINDS else bounds.astype(np.int32))
-    if kind.id in _TEXTS:
-        return pa.Array.from_buffers(kind, len(bounds) - 1, [None, offsets, pa.py_buffer(room)])
-    values = pa.Array.from_buffers(kind.value_type, int(bounds[-1]), [None, pa.py_buffer(room)])
-    return pa.Array.from_buffers(kind, len(bounds) - 1, [None, offsets], children=[values])
+    values = pa.py_buffer(room)
+    if kind.id in _LISTS:
+        values = pa.Array.from_buffers(kind.value_type, int(bounds[-1]), [None, values])
+    return row_array(bounds, values, kind)
 
 
 def values_of(array: pa.Array) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
@@ -109,4 +106,3 @@ def values_of(array: pa.Array) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
 
 _TEXTS = {kind.id for kind in (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())}
 _LISTS = {kind.id for kind in (pa.list_(pa.null()), pa.large_list(pa.null()))}
-_LARGE_KINDS = {kind.id for kind in (pa.large_string(), pa.large_binary(), pa.large_list(pa.null()))}

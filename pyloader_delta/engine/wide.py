@@ -12,11 +12,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pyloader_delta.arrays import text_parts
+from pyloader_delta.arrays import row_array, text_parts
 
 _WIDE = 64  # bytes of a row; shorter rows are mixed, or taken by Arrow
 _BYTES = (pa.binary(), pa.large_binary())
-_MOST = 2**31 - 1
 
 
 def is_wide(dtype: np.dtype[Any]) -> bool:
@@ -26,16 +25,16 @@ def is_wide(dtype: np.dtype[Any]) -> bool:
 
 def width_of(array: Any) -> np.dtype[Any] | None:
     """Return a dtype that holds the rows of a column of bytes, all of one width; None for all else."""
-    if not isinstance(array, pa.Array) or array.type not in _BYTES or not len(array):
+    if not isinstance(array, pa.Array) or array.type not in _BYTES or array.null_count or not len(array):
         return None
-    width = text_parts(array)[0].nbytes // len(array)
-    dtype = np.dtype(f"V{max(width, 1)}")
-    return dtype if is_wide(dtype) and fixed(array, dtype) is not None else None
+    _, lengths = text_parts(array)
+    width = int(lengths[0])
+    return np.dtype(f"V{width}") if width >= _WIDE and (lengths == width).all() else None
 
 
-def fixed(array: Any, dtype: np.dtype[Any]) -> NDArray[Any] | None:
+def fixed(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any] | None:
     """Return bytes as an array of a wide dtype on the same memory; None where a row is null or of another width."""
-    if not isinstance(array, pa.Array) or array.type not in _BYTES or array.null_count:
+    if array.type not in _BYTES or array.null_count:
         return None
     raw, lengths = text_parts(array)
     return raw.view(dtype) if (lengths == dtype.itemsize).all() else None
@@ -45,7 +44,5 @@ def as_bytes(values: Any, field: pa.Field) -> Any:
     """Return rows of a wide dtype as the field has them, on the same memory; all else as it is."""
     if not isinstance(values, np.ndarray) or values.dtype.kind != "V" or field.type not in _BYTES:
         return values
-    kind = pa.large_binary() if values.nbytes > _MOST else field.type
-    ends = np.arange(len(values) + 1, dtype=np.int32 if kind == pa.binary() else np.int64) * values.dtype.itemsize
-    raw = pa.py_buffer(np.ascontiguousarray(values).view(np.uint8))
-    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(ends), raw])
+    bounds = np.arange(len(values) + 1, dtype=np.int64) * values.dtype.itemsize
+    return row_array(bounds, pa.py_buffer(np.ascontiguousarray(values).view(np.uint8)), field.type)

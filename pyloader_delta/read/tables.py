@@ -107,8 +107,9 @@ class TableReader(DataReader[T_co]):
         return pin
 
     def _together(self, chunks: Sequence[Chunk]) -> list[list[Chunk]]:
-        own = type(self).read_chunk is not TableReader.read_chunk  # a subclass's is called for each chunk
-        return [[chunk] for chunk in chunks] if own else self._pinned().files.together(chunks)
+        if not self._is_ours:  # a subclass's `read_chunk` is called for each chunk
+            return super()._together(chunks)
+        return self._pinned().files.together(chunks)
 
     def _read_together(self, chunks: Sequence[Chunk]) -> pa.Table:
         return self._pin_of(chunks[0]).files.read_together(chunks)

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 from fakes import CountedNumbers, number_files, numbers, xs
-from leaks import until
-from under_fire import idle, workers
+from leaks import idle, until
+from under_fire import workers
 
 N_FILES = 50
 MAY_BE_READ = 30  # `max_queue_size=1`, the window under way and the next, and what was taken

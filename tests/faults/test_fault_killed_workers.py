@@ -9,13 +9,12 @@ from typing import Any
 
 import psutil
 import pytest
-from leaks import until
+from leaks import idle, until
 from under_fire import (
     Armed,
     AsNumbers,
     Numbered,
     descriptors,
-    idle,
     nothing_stays,
     numbered,
     numbered_files,

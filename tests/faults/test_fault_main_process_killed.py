@@ -105,7 +105,7 @@ def test_while_its_workers_are_stopped(tmp_path, root):
 
 def test_while_a_forked_child_of_it_lives_on(tmp_path, root):
     """It holds copies of all descriptors: the end of a channel alone would not tell."""
-    fork = "import time\nif not os.fork():\n    time.sleep(1000)\n"
+    fork = "import signal\nif not os.fork():\n    signal.pause()\n"
     path = program(tmp_path, root, FOREVER, num_workers=1, workers="process")
     path.write_text(path.read_text().replace("print(", fork + "print(", 1))
     with run(path) as process:

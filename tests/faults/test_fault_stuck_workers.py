@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from fakes import CountedNumbers, Through, number_files, numbers, until_error, xs
-from leaks import until
-from under_fire import idle, workers
+from leaks import idle, until
+from under_fire import workers
 
 from pyloader_delta import ConfigError, LoaderTimeout, ReadError
 from pyloader_delta.engine import processes

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from fakes import NumpyThrough, number_files, numbers, xs
-from leaks import until
-from under_fire import AsNumbers, descriptors, idle, numbered, numbered_files, seen, workers
+from leaks import idle, until
+from under_fire import AsNumbers, descriptors, numbered, numbered_files, seen, workers
 
 BUDGET = 32 << 20
 

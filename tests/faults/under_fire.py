@@ -94,11 +94,6 @@ def seen(batches: Any) -> list[bytes]:
     return found
 
 
-def idle(loader: DataLoader) -> bool:
-    """Wait until a loader has nothing to do any more; return whether it came to that."""
-    return until(lambda: not loader.stats().get("tasks_in_flight", 0), 60)
-
-
 def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 

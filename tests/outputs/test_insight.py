@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 from fakes import AsIs, CountedNumbers, NumpyThrough, Through, number_files
-from leaks import until
+from leaks import idle
 
 from pyloader_delta import ConfigError, DataLoader, DeltaDataReader, NumpyDataCollator
 from pyloader_delta.report import Memory, Times, reported
@@ -63,7 +63,7 @@ def test_memory_counts_batches_and_open_cursors_while_the_loop_sleeps(tmp_path):
     with DataLoader(reader, NumpyThrough(), NumpyDataCollator(), root, **options) as loader:
         live = iter(loader)
         next(live)
-        assert until(lambda: not loader.stats()["tasks_in_flight"], 60)
+        assert idle(loader)
         held = loader.memory()
         assert held.batches > 0
         assert held.chunks > 0

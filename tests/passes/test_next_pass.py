@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 from fakes import CountedNumbers, Numbers, Through, number_files, numbers, until_error, xs
-from leaks import until
+from leaks import idle, until
 
 from pyloader_delta import ReadError
 
@@ -93,7 +93,7 @@ def test_no_row_of_the_next_pass_is_encoded_before_it_begins(root):
 def test_nothing_is_read_after_one_loop_over_epochs_or_a_smoke_run(root, options):
     with shuffled(root, **options) as loader:
         list(loader)
-        assert until(lambda: loader.stats()["tasks_in_flight"] == 0)
+        assert idle(loader)
         assert loader.stats()["store_bytes"] == 0
 
 
@@ -121,13 +121,15 @@ def test_a_file_that_could_not_be_read_ahead_is_read_anew_when_its_pass_begins(t
     root = number_files(tmp_path / "numbers", LENGTHS)
     gone = tmp_path / "numbers" / "00.txt"
     content = gone.read_text()
-    with numbers(root, reader=Numbers(batch_size=2), num_workers=1, workers="thread", max_queue_size=1) as loader:
+    reader = Numbers(batch_size=2)
+    reader.reads_ahead = True
+    with numbers(root, reader=reader, num_workers=1, workers="thread", max_queue_size=1) as loader:
         batches = iter(loader)
         next(batches)
         gone.unlink()
         _, error = until_error(batches)
         assert error is None
-        assert until(lambda: loader.stats()["tasks_in_flight"] == 0)
+        assert idle(loader)
         gone.write_text(content)
         assert xs(loader) == xs(loader)
         gone.unlink()
