@@ -16,6 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from queue import SimpleQueue
+from types import FunctionType
 from typing import Any
 
 import cloudpickle
@@ -82,6 +83,7 @@ class _Worker:
     def __init__(self, channel: Channel, start: bytes) -> None:
         pa.set_cpu_count(1)
         stages = pickle.loads(start)  # the user's own objects, sent by the parent
+        _name_main(stages)
         stages.seeds_globals = True
         self._channel, self._workshop = channel, Workshop(stages)
         self._slabs: dict[int, Slab] = {}
@@ -296,6 +298,21 @@ def portable(error: BaseException) -> bytes:
     return cloudpickle.dumps(substitute)  # type: ignore[no-any-return]
 
 
+def _name_main(stages: Any) -> None:
+    """Give this process's main module the classes and functions of the script's or notebook's that came by value.
+
+    So their objects pickle by name here, as they do there; with the class itself each would take kilobytes.
+    """
+    main = sys.modules["__main__"]
+    kinds = {kind for owner in vars(stages).values() for kind in type(owner).__mro__ if kind.__module__ == "__main__"}
+    for kind in kinds:
+        for value in (kind, *vars(kind).values()):
+            for found in (value, *getattr(value, "__globals__", {}).values()):
+                by_name = isinstance(found, type | FunctionType) and found.__qualname__ == found.__name__
+                if by_name and found.__module__ == "__main__":
+                    setattr(main, found.__name__, found)
+
+
 def _picklable(packed: Packed) -> int:
     """Return how many batches, from the first, can be pickled."""
     for number, (layout, _, _) in enumerate(packed.batches):
@@ -307,10 +324,11 @@ def _picklable(packed: Packed) -> int:
 
 
 def _described(packed: Packed) -> bytes:
-    try:
-        return pickle.dumps(packed, protocol=5)
-    except Exception:  # a class of the main module, which only cloudpickle sends by value
-        return cloudpickle.dumps(packed, protocol=5)  # type: ignore[no-any-return]
+    with suppress(Exception):
+        pickled = pickle.dumps(packed, protocol=5)
+        if b"__main__" not in pickled:  # else there may be another class of that name by now
+            return pickled
+    return cloudpickle.dumps(packed, protocol=5)  # type: ignore[no-any-return]
 
 
 def _stream_size(blocks: Blocks) -> int:

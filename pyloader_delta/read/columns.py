@@ -168,11 +168,21 @@ def _single_type(values: list[Any]) -> pa.Array:
 def _pickled(name: str, values: list[Any], place: str) -> tuple[pa.Field, pa.Array]:
     try:
         texts = [pickle.dumps(value, protocol=5) for value in values]
+    except Exception:
+        texts = _by_value(name, values, place)
+    array = binary(texts)
+    return pa.field(name, array.type, metadata={KIND: b'{"kind":"pickle"}'}), array
+
+
+def _by_value(name: str, values: list[Any], place: str) -> list[bytes]:
+    """Pickle values whose classes no module has by their name: those made in a function, for one."""
+    import cloudpickle
+
+    try:
+        return [cloudpickle.dumps(value, protocol=5) for value in values]
     except Exception as error:
         error.add_note(f"{place}: column {name!r} holds values that cannot be pickled")
         raise
-    array = binary(texts)
-    return pa.field(name, array.type, metadata={KIND: b'{"kind":"pickle"}'}), array
 
 
 def _numpy_column(name: str, values: np.ndarray[Any, Any], place: str) -> tuple[pa.Field, pa.Array]:

@@ -10,6 +10,7 @@ from fakes import AsIs
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from programs import python
 
 from pyloader_delta import DataLoader, DataReader, Dataset
 
@@ -94,3 +95,69 @@ def test_values_arrive_equal_and_of_the_same_types(loader, first, second):
     (loader.folder / "1.pickle").write_bytes(pickle.dumps(second, protocol=5))
     found = [pickle.loads(text) for batch in loader for text in batch["x"]]
     assert found == [exact_form(value) for value in first + second]
+
+
+SCRIPT = """
+import enum, pickle, sys
+from collections import namedtuple
+from dataclasses import dataclass
+from pyloader_delta import DataLoader, DataReader, Dataset, DataCollator
+
+@dataclass
+class Point:
+    x: int
+
+class Kind(enum.Enum):
+    CAT = 1
+
+class Text(str):
+    pass
+
+def local():
+    @dataclass
+    class Local:
+        x: int
+    return Local
+
+Local, Pair = local(), namedtuple("Pair", "a b")
+
+class Reader(DataReader):
+    @dataclass
+    class Inner:
+        x: int
+
+    def read_file(self, path):
+        columns = [Point(1), None], [Pair(1, 2), Kind.CAT], [Text("a"), "a"], [Local(1), self.Inner(2)]
+        with open(path, "rb") as file:
+            return {str(n): column for n, column in enumerate(columns)} | {"file": pickle.load(file)}
+
+class Told(Dataset):
+    def batch_encode(self, batch):
+        return {"told": [[(v, type(v).__name__) for v in row] for row in zip(*batch.values())]}
+
+class AsIs(DataCollator):
+    def collate_batch(self, features):
+        return {"told": features["told"], "kind": Pair(Kind.CAT, Point)}
+
+folder = sys.argv[1]
+for name in "ab":
+    with open(f"{folder}/{name}", "wb") as file:
+        pickle.dump([Point(5), Pair(6, 7)], file)
+found = []
+for options in ({"num_workers": 0}, {"num_workers": 2, "workers": "thread"}, {"num_workers": 2, "workers": "process"}):
+    with DataLoader(Reader(batch_size=3), Told(), AsIs(), folder, **options) as loader:
+        found.append(list(loader))
+assert found[0] == found[1] == found[2], found
+first, second = found[0][0]["told"][:2]
+assert [value for value, _ in first] == [Point(1), Pair(1, 2), "a", Local(1), Point(5)]
+assert [value for value, _ in second] == [None, Kind.CAT, "a", Reader.Inner(2), Pair(6, 7)]
+assert [kind for _, kind in first + second] == (
+    "Point Pair Text Local Point NoneType Kind str Inner Pair".split()
+)
+"""
+
+
+def test_values_of_a_scripts_own_classes_arrive_as_they_are(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    (tmp_path / "data").mkdir()
+    python(tmp_path / "script.py", tmp_path / "data")
