@@ -20,6 +20,7 @@ SHARED = {
     "rng",
     "memory",
     "ours",
+    "words",
 }  # the ground: types, pure functions, no I/O
 STAGES = {"delta", "plan", "read", "encode", "collate", "engine"}
 WIRING = {

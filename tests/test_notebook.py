@@ -27,7 +27,7 @@ def test_the_notebook_runs_headless(monkeypatch, tmp_path):
     cells = {cell.source.splitlines()[-1]: cell for cell in notebook.cells if cell.cell_type == "code"}
     assert "float32 (None, 2) numpy" in shown(cells["loader.schema"])
     assert "<table" in cells["loader.preview(5)"].outputs[0].data["text/html"]
-    assert "12000 rows in 4 row groups" in shown(cells['print(loader.preview_shuffle("label"))'])
+    assert "12,000 rows in 4 row groups" in shown(cells['print(loader.preview_shuffle("label"))'])
     training = next(cell for cell in notebook.cells if cell.source.startswith("weights"))
     (right,) = re.findall(r"([\d.]+)% of the last epoch are right", shown(training))
     assert float(right) > 80

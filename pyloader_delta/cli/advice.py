@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pyloader_delta.cli.shared import size
 from pyloader_delta.delta.report import TableReport
 from pyloader_delta.plan.epoch import WHOLE_OF_WINDOW
+from pyloader_delta.words import many
 
 GROUP_BYTES = 8 << 20
 """Decoded size of a row group that is good to train on: sixteen of them in a window of 128 MiB."""
@@ -25,6 +26,13 @@ def advice(report: TableReport, memory_bytes: int) -> Iterator[str]:
         report: The table.
         memory_bytes: What one training process may use.
     """
+    if report.n_rows == 0:
+        yield "The table has no row at this version: a loader gives no batch of it."
+    if hidden := [column for column in report.columns if column.unreadable]:
+        yield (
+            f"{many(len(hidden), 'column')} cannot be read, such as {hidden[0].name!r}: name those that you need by "
+            "columns=[…] or fields=[…]."
+        )
     if report.footer_problem:
         yield f"A file cannot be read: {report.footer_problem}. `pyloader-delta check` looks at all of them."
     if report.retention_risk:
@@ -47,18 +55,18 @@ def _files(report: TableReport) -> Iterator[str]:
         )
     if report.n_deleted_rows and report.n_rows is not None and report.n_deleted_rows * 10 > report.n_rows:
         yield (
-            f"REORG TABLE … APPLY (PURGE): {report.n_deleted_rows:,} deleted rows lie in the files and are decoded "
-            f"with the {report.n_rows:,} that are left."
+            f"REORG TABLE … APPLY (PURGE): {many(report.n_deleted_rows, 'deleted row')} in the files, to be decoded "
+            f"with the {report.n_rows:,} left."
         )
     if report.dead_bytes is not None and report.dead_bytes > max(report.size_bytes, 1 << 20):
         yield (
-            f"VACUUM: {report.n_dead_files} files, {size(report.dead_bytes)}, are not part of this version; older "
-            "versions may need them."
+            f"VACUUM: {many(report.n_dead_files or 0, 'file')}, {size(report.dead_bytes)}, in the folder, but not in "
+            "this version; older versions may need them."
         )
     if report.n_files_without_counts:
         yield (
-            f"{report.n_files_without_counts} of {report.n_files} files have no row count in the log: write them with "
-            "statistics, so that filters can leave files out."
+            f"The log has no row count of {report.n_files_without_counts:,} of {many(report.n_files, 'file')}: write "
+            "them with statistics, so that filters can leave files out."
         )
     if report.skew is not None and report.skew > _SKEW and report.n_files >= _MANY_FILES:
         yield (
@@ -75,12 +83,13 @@ def _row_groups(report: TableReport) -> Iterator[str]:
     if median > WINDOW_BYTES // WHOLE_OF_WINDOW:
         yield (
             f"Row groups decode to {size(median)}: above an eighth of shuffle_window they are read in parts, which "
-            f"costs about twice the time of whole ones. Write about {rows:,} rows a row group ({size(GROUP_BYTES)})."
+            f"costs about twice the time of whole ones. Write about {many(rows, 'row')} a row group "
+            f"({size(GROUP_BYTES)})."
         )
     elif median < _MIN_GROUP_BYTES and groups.n_groups >= _MANY_FILES:
         yield (
-            f"Row groups decode to {size(median)}: opening them costs more than their rows. Write about {rows:,} rows "
-            f"a row group ({size(GROUP_BYTES)})."
+            f"Row groups decode to {size(median)}: opening them costs more than their rows. Write about "
+            f"{many(rows, 'row')} a row group ({size(GROUP_BYTES)})."
         )
 
 
@@ -95,7 +104,7 @@ def _window(report: TableReport, memory_bytes: int) -> Iterator[str]:
     share = WINDOW_BYTES / decoded
     text = (
         f"The default shuffle_window of 128 MiB mixes {share:.1%} of the table at a time, "
-        f"{max(n_in_window, 1)} row groups of {size(groups.decoded_bytes.median)}"
+        f"{many(max(n_in_window, 1), 'row group')} of {size(groups.decoded_bytes.median)}"
     )
     largest = memory_bytes // 10  # a quarter for the budget, of which two windows and a half
     wished = min(max(_MIN_GROUPS * groups.decoded_bytes.median, WINDOW_BYTES), largest, decoded)

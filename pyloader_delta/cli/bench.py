@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import click
@@ -18,6 +17,8 @@ from pyloader_delta.errors import ConfigError
 from pyloader_delta.loader import DataLoader
 from pyloader_delta.memory import usable_cpus
 from pyloader_delta.read.delta import DeltaDataReader
+from pyloader_delta.shuffling.picture import figure_of, kind_of
+from pyloader_delta.words import many
 
 _WIDTH = 40
 _STORAGE = "bytes of the files"
@@ -64,6 +65,8 @@ def command(
       pyloader-delta bench events/ --column x --column label --batch-size 1024 --framework torch
       pyloader-delta bench s3://lake/events --workers 2,4,8 --plot rates.svg
     """
+    if plot is not None:
+        kind_of(plot)
     store = opened(table, storage_options, stall_timeout)
     options: dict[str, Any] = {
         "filter": predicate,
@@ -98,7 +101,7 @@ def command(
             advance(1)
     rates = Rates(storage, decode, batches, by_workers)
     if plot is not None:
-        _draw(rates, Path(plot), f"{store.root}, version {snapshot.version}")
+        _draw(rates, plot, f"{store.root}, version {snapshot.version}")
     found = {"best_num_workers": rates.best_workers, "bound": rates.bound(usable_cpus())}
     if as_json:
         print_json({"uri": store.root, "version": snapshot.version, "rows_per_second": asdict(rates), **found})
@@ -120,22 +123,15 @@ def _named(rates: Rates) -> dict[str, float]:
         "decoded, 1 thread": rates.decode,
         "batches, no worker": rates.batches,
     }
-    return stages | {f"batches, {n} worker{'s'[: n > 1]}": rate for n, rate in rates.by_workers.items()}
+    return stages | {f"batches, {many(n, 'worker')}": rate for n, rate in rates.by_workers.items()}
 
 
-def _draw(rates: Rates, path: Path, title: str) -> None:
-    try:
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError as error:
-        raise ConfigError("--plot needs matplotlib: pip install 'pyloader_delta[plot]'") from error
+def _draw(rates: Rates, path: str, title: str) -> None:
     named = _named(rates)
-    figure = Figure(figsize=(8, 0.5 * len(named) + 1.5), layout="constrained")
+    figure = figure_of(8, 0.5 * len(named) + 1.5)
     axes = figure.add_subplot()
     axes.barh(list(named), list(named.values()), color=["#9aa5b1"] * 3 + ["#2f6f9f"] * len(rates.by_workers))
     axes.invert_yaxis()
     axes.set_xlabel("rows a second")
     axes.set_title(title, fontsize=9, loc="left")
-    try:
-        figure.savefig(path)
-    except ValueError as error:
-        raise ConfigError(f"--plot: {error}") from error
+    figure.savefig(path, format=kind_of(path))

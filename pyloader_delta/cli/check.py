@@ -11,6 +11,7 @@ from pyloader_delta.cli.shared import FAULTS, message, opened, print_json, table
 from pyloader_delta.cli.shared import command as as_command
 from pyloader_delta.delta import TableLog
 from pyloader_delta.delta.check import check
+from pyloader_delta.words import many
 
 
 @click.command()
@@ -53,8 +54,7 @@ def command(
             }
         )
     else:
-        verdict = "all as the log says" if not problems else f"{n_bad} of them with faults"
-        print(
-            f"version {snapshot.version} of {snapshot.uri}: {len(snapshot.files):,} files, {verdict}, {n_rows:,} rows"
-        )
+        verdict = "all as the log says" if not problems else f"{n_bad:,} with faults"
+        files, rows = many(len(snapshot.files), "file"), many(n_rows, "row")
+        print(f"version {snapshot.version} of {snapshot.uri}: {files}, {verdict}, {rows}")
     sys.exit(FAULTS if problems else 0)

@@ -24,6 +24,7 @@ from pyloader_delta.delta.store import table_root
 from pyloader_delta.errors import ConfigError
 from pyloader_delta.memory import parse_bytes
 from pyloader_delta.read.base import chunk_files
+from pyloader_delta.words import many
 
 FORMATS = {
     "images": ENDINGS,
@@ -96,6 +97,8 @@ def command(
         raise ConfigError(f"--delimiter must be one character, got {delimiter!r}")
     if src.is_dir() and Path(root).is_relative_to(src):
         raise ConfigError(f"{root} lies inside {src}: it would become a part of what is converted; name another place")
+    if rejects is not None and not rejects.absolute().parent.is_dir():
+        raise ConfigError(f"--rejects: there is no folder {rejects.parent}")
     source = _source(src, kind, types, nulls, delimiter, None if keep_order else seed)
     listed = rejects or Path(f"{root if '://' not in root else Path(root).name}.rejects.jsonl")
     with (
@@ -132,14 +135,14 @@ def command(
 
 
 def _tell(writer: TableWriter, source: Source, root: str, listed: Path) -> None:
-    before = f", after {writer.began_at:,} records of an earlier run" if writer.began_at else ""
-    print(f"{root}: {writer.n_rows:,} rows written{before}; the source has {size(source.total_bytes)}")
+    before = f", after {many(writer.began_at, 'record')} of an earlier run" if writer.began_at else ""
+    print(f"{root}: {many(writer.n_rows, 'row')} written{before}; the source has {size(source.total_bytes)}")
     for field in source.schema:
         print(f"  {field.name}: {field.type}")
     if isinstance(source, Images):
         print(f"  labels: {', '.join(f'{label} {name}' for name, label in source.labels.items())}")
     if writer.n_rejects:
-        message(f"{writer.n_rejects:,} records were rejected; {listed} lists them")
+        message(f"rejected: {many(writer.n_rejects, 'record')}, listed in {listed}")
 
 
 def _source(

@@ -13,6 +13,7 @@ from pyloader_delta.cli.shared import command as as_command
 from pyloader_delta.cli.shared import message, opened, print_json, show, size, table_options
 from pyloader_delta.delta.report import Spread, TableReport, report
 from pyloader_delta.memory import usable_bytes
+from pyloader_delta.words import many
 
 
 @click.command()
@@ -57,7 +58,7 @@ def command(
         for hint in hints:
             print(f"- {hint}")
     if footers < found.n_files and found.row_groups is not None:
-        message(f"row groups: of {footers} of {found.n_files} files (--footers)")
+        message(f"row groups: of {footers:,} of {many(found.n_files, 'file')} (--footers)")
 
 
 def _facts(found: TableReport) -> list[tuple[str, Any]]:
@@ -81,7 +82,7 @@ def _facts(found: TableReport) -> list[tuple[str, Any]]:
         facts.append(("dead files", f"{found.n_dead_files:,}, {size(found.dead_bytes)}"))
     if groups is not None:
         facts += [
-            ("row groups", f"{groups.n_groups:,} in {groups.n_files:,} files"),
+            ("row groups", f"{groups.n_groups:,} in {many(groups.n_files, 'file')}"),
             ("rows a row group", _spread(groups.n_rows, lambda n: f"{n:,}")),
             ("decoded a row group", _spread(groups.decoded_bytes, size)),
             ("decoded table", f"{size(found.decoded_bytes)}, {groups.row_bytes:,} B a row"),

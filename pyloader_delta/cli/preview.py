@@ -12,6 +12,7 @@ from pyloader_delta.delta import TableLog
 from pyloader_delta.delta.report import readable
 from pyloader_delta.encode.fields import FieldSpec
 from pyloader_delta.loader import DataLoader
+from pyloader_delta.shuffling.picture import kind_of
 
 _SHUFFLES: dict[str, Any] = {"window": True, "full": "full", "none": False}
 
@@ -28,7 +29,7 @@ _SHUFFLES: dict[str, Any] = {"window": True, "full": "full", "none": False}
 @click.option("--seed", type=int, default=42, show_default=True)
 @click.option("--epoch", type=click.IntRange(0), default=0, show_default=True)
 @click.option("--batches", type=click.IntRange(1), default=64, show_default=True, help="To look at, spread.")
-@click.option("--plot", type=click.Path(dir_okay=False), help="Draw the picture into this file, .png.")
+@click.option("--plot", type=click.Path(dir_okay=False), help="Draw the picture into this file, .png or .svg.")
 @as_command
 def command(
     table: str, version: int | None, storage_options: dict[str, str], stall_timeout: float, label: str | None,
@@ -42,6 +43,8 @@ def command(
       pyloader-delta preview photos/ --label label --batch-size 64 --plot shuffle.png
       pyloader-delta preview events/ --shuffle-window 512MiB --json
     """
+    if plot is not None:
+        kind_of(plot)
     snapshot = TableLog(opened(table, storage_options, stall_timeout)).snapshot(version)
     names = list(columns) or [field.name for field in readable(snapshot).fields]
     if label is not None and label not in names:

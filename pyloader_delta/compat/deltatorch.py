@@ -15,6 +15,7 @@ from pyloader_delta.loader import DataLoader
 from pyloader_delta.oneline import dealt_out
 from pyloader_delta.options import flag, whole
 from pyloader_delta.read.delta import DeltaDataReader
+from pyloader_delta.words import many
 
 if TYPE_CHECKING:
     from torch.utils.data import DataLoader as TorchDataLoader
@@ -109,8 +110,6 @@ def create_pytorch_dataloader(
     elif wrong := [name for name, value in old.items() if value is not None]:
         raise ConfigError(f"{wrong[0]} goes with src_field and target_field; for fields set it in FieldSpec")
     whole(batch_size, "batch_size", at_least=1)
-    if isinstance(fields, (list, tuple)) and not fields:
-        raise ConfigError("fields must name at least one column, got none; leave it out for all columns")
     if queue_size is not None:
         whole(queue_size, "queue_size", at_least=1)
     for_torch = {name: options.pop(name) for name in ("pin_memory", "pin_memory_device") if name in options}
@@ -219,5 +218,5 @@ def _function(collate_fn: Any) -> Any:
 def _compare(length: int, loader: DataLoader[Any]) -> None:
     n_rows = sum(len(chunk.rows) for chunk in loader.datareader.chunks(loader.root_dir) if chunk.rows is not None)
     if n_rows != length:
-        text = f"length is {length}, but {loader.root_dir} has {n_rows} rows to read: these are what counts"
+        text = f"length is {length}, but {loader.root_dir} has {many(n_rows, 'row')} to read: that is what counts"
         warnings.warn(text, UserWarning, stacklevel=3)

@@ -21,6 +21,7 @@ from pyloader_delta.delta.selection import Selection
 from pyloader_delta.delta.store import Store
 from pyloader_delta.errors import ReadError, TableError
 from pyloader_delta.values import DataFile, Snapshot
+from pyloader_delta.words import many
 
 _BATCH_ROWS = 1 << 14
 _BLOCK = 256
@@ -133,4 +134,4 @@ def _wrong_nulls(
     for field in snapshot.fields:
         said = counts.get(field.stored_name) if isinstance(counts, Mapping) else None
         if type(said) is int and field.name in nulls and said != nulls[field.name]:
-            yield f"{file.path} has {nulls[field.name]} nulls in {field.name!r}, but the log says {said}"
+            yield f"{file.path} has {many(nulls[field.name], 'null')} in {field.name!r}, but the log says {said}"

@@ -27,6 +27,7 @@ from pyloader_delta.delta.store import Store
 from pyloader_delta.delta.view import View
 from pyloader_delta.errors import ReadError
 from pyloader_delta.values import Chunk, DataFile, Snapshot, named
+from pyloader_delta.words import many
 
 _MAX_THREADS = 16
 _MAX_SAMPLES = 4  # row groups in which the lengths of texts are measured; more where those lack one
@@ -191,7 +192,8 @@ def check_count(file: DataFile, n_rows: int, version: int | None) -> None:
     else:
         return
     raise ReadError(
-        f"{named(file.path, version)} has {n_rows} rows, but the log {said}; restore the file from a copy of the table"
+        f"{named(file.path, version)} has {many(n_rows, 'row')}, but the log {said}; restore the file from a copy of "
+        "the table"
     )
 
 

@@ -14,6 +14,7 @@ from pyloader_delta.delta.paths import data_path
 from pyloader_delta.delta.store import Store
 from pyloader_delta.errors import ReadError
 from pyloader_delta.values import DeletionVector
+from pyloader_delta.words import many
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _VALUES = {digit: value for value, digit in enumerate(_DIGITS)}
@@ -46,9 +47,9 @@ def deleted_rows(
             place = vector_path(vector)
         rows = roaring.decode(_bytes(store, vector, place), n_rows)
         if len(rows) != vector.cardinality:
-            raise ValueError(f"it has {len(rows)} rows, but the log says {vector.cardinality}")
+            raise ValueError(f"it has {many(len(rows), 'row')}, but the log says {vector.cardinality}")
         if len(rows) and rows[-1] >= n_rows:
-            raise ValueError(f"it deletes row {rows[-1]} of a file with {n_rows} rows")
+            raise ValueError(f"it deletes row {rows[-1]} of a file with {many(n_rows, 'row')}")
     except FileNotFoundError as error:
         raise ReadError(
             f"the deletion vector of {file} at version {version} is missing: {place}; was the table vacuumed? "

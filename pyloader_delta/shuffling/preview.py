@@ -17,7 +17,9 @@ from pyloader_delta.plan.epoch import EpochPlan, plan_epoch
 from pyloader_delta.plan.limit import limited
 from pyloader_delta.read.tables import TableReader
 from pyloader_delta.shuffling.labels import grouped
+from pyloader_delta.shuffling.picture import UNIT, draw
 from pyloader_delta.shuffling.places import RowsOf, Table, delivered
+from pyloader_delta.words import many
 
 if TYPE_CHECKING:
     from pyloader_delta.loader import DataLoader
@@ -94,21 +96,20 @@ class ShufflePreview:
         return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Draw it into a PNG file; needs matplotlib (`pip install pyloader_delta[plot]`).
+        """Draw it into a file, PNG or what its ending says; needs matplotlib (`pip install pyloader_delta[plot]`).
 
         Raises:
-            ConfigError: matplotlib is not installed.
+            ConfigError: matplotlib is not installed or writes no such format, or there is no such folder.
         """
-        from pyloader_delta.shuffling.picture import draw
-
         draw(self, path)
 
     def __str__(self) -> str:
-        mixed = f"mixed in {self.windows} windows" if self.windows else "in their order inside these"
+        mixed = f"mixed in {many(self.windows, 'window')}" if self.windows else "in their order inside these"
         least = self.chunks_per_batch.min()
+        batches = many(self.n_batches, "batch", "batches")
         lines = [
-            f"{len(self.batches)} of {self.n_batches} batches of {self.batch_size} rows looked at",
-            f"{self.n_rows} rows in {self.n_chunks} row groups or files, {mixed}",
+            f"{len(self.batches)} of {batches} of {many(self.batch_size, 'row')} looked at",
+            f"{many(self.n_rows, 'row')} in {many(self.n_chunks, *UNIT)}, {mixed}",
             f"row groups or files in a batch: {self.chunks_per_batch.mean():.1f} on average, at least {least}",
             f"spread of rows inside a batch: {self.spread:.3f} of a full shuffle's",
             f"correlation of delivery and table: {self.correlation:.3f} (unshuffled 1, full shuffle about 0)",

@@ -98,11 +98,6 @@ def test_bench_refuses_what_is_wrong(run, table, options, status, words):
     assert (ended.status, words in ended.err) == (status, True), ended.err
 
 
-def test_a_plot_in_no_known_format_is_an_error(run, table, tmp_path):
-    ended = run("bench", table, "--seconds", "0.01", "--workers", "1", "--plot", tmp_path / "rates.xyz")
-    assert (ended.status, ended.err.startswith("error: --plot")) == (1, True)
-
-
 def rates(storage=1e9, decode=1000.0, batches=500.0, **by_workers) -> Rates:
     return Rates(storage, decode, batches, {int(n[1:]): rate for n, rate in by_workers.items()})
 

@@ -82,7 +82,7 @@ def without_vector(table: Path) -> None:
     [
         (lambda table: added(table, 1).unlink(), "is missing"),
         (cut, "the log says"),
-        (replaced, "has 1 rows, but the log says 100"),
+        (replaced, "has 1 row, but the log says 100"),
         (without_vector, "deletion vector"),
     ],
     ids=["missing", "cut", "replaced", "vector"],
@@ -97,7 +97,7 @@ def test_damage_is_found_and_named_and_the_rest_is_checked_too(run, table, damag
     assert ended.document["n_rows"] == 297 - (97 if damage is without_vector else 100)
     plain = run("check", table)
     assert (plain.status, problem["problem"] in plain.err) == (1, True)
-    assert "1 of them with faults" in plain.out
+    assert "3 files, 1 with faults" in plain.out
 
 
 @pytest.mark.parametrize(

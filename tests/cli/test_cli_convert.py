@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 
 from pyloader_delta import DataLoader, FieldSpec
 from pyloader_delta.cli import writing
+from pyloader_delta.cli.sources.base import unpacked
 
 PIL = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
 
@@ -344,6 +345,22 @@ def test_a_wrong_source_is_an_error_and_makes_no_table(run, tmp_path, files, opt
     ended = run("convert", folder, tmp_path / "out", *options)
     assert (ended.status, words in ended.err) == (1, True), ended.err
     assert not (tmp_path / "out").exists()
+
+
+def test_rejects_go_where_there_is_a_folder_which_is_known_before_anything_is_read(run, tmp_path):
+    (tmp_path / "a.csv").write_text("n\nx\n")
+    ended = run("convert", tmp_path / "a.csv", tmp_path / "t", "--type", "n=int64", "--rejects", tmp_path / "no" / "r")
+    assert (ended.status, ended.err) == (1, f"error: --rejects: there is no folder {tmp_path / 'no'}\n")
+    assert not (tmp_path / "t").exists()
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "\udcff.csv"])
+def test_what_arrows_threads_read_ahead_runs_nothing_in_python(tmp_path, name):
+    """A thread that is inside of Python when the process ends would abort it: status 134 after an error."""
+    (tmp_path / name).write_bytes(gzip.compress(b"n\n") if name.endswith("gz") else b"n\n")
+    with unpacked(tmp_path / name) as (stream, raw):
+        assert {type(stream), type(raw)} <= {pa.OSFile, pa.CompressedInputStream}
+        assert (stream.read(), raw.tell()) == (b"n\n", (tmp_path / name).stat().st_size)
 
 
 def test_a_table_inside_its_source_is_refused(run, tmp_path):

@@ -11,7 +11,7 @@ from deltalake import DeltaTable, WriterProperties, write_deltalake
 
 from pyloader_delta import __version__
 from pyloader_delta.cli.advice import advice
-from pyloader_delta.delta.report import RowGroupReport, Spread, TableReport
+from pyloader_delta.delta.report import ColumnReport, RowGroupReport, Spread, TableReport
 from tests.cli.conftest import SCRIPT
 from tests.vectors import delete_rows
 
@@ -78,7 +78,7 @@ def test_inspect_of_an_empty_table(run, tmp_path):
     DeltaTable.create(str(tmp_path / "t"), pa.schema([("a", pa.int32())]))
     found = run("inspect", tmp_path / "t", "--json").document
     assert (found["n_rows"], found["n_files"], found["row_groups"], found["file_bytes"]) == (0, 0, None, None)
-    assert found["advice"] == []
+    assert [line.split(":")[0] for line in found["advice"]] == ["The table has no row at this version"]
     assert run("inspect", tmp_path / "t").status == 0
 
 
@@ -186,7 +186,9 @@ def test_a_good_table_gets_its_window_told_and_nothing_else():
         ({"n_small_files": 8, "n_files": 12}, "OPTIMIZE: 8 of 12 files"),
         ({"n_deleted_rows": 2_000_000}, "2,000,000 deleted rows"),
         ({"n_dead_files": 3, "dead_bytes": 2 << 30}, "VACUUM: 3 files, 2.0 GiB"),
-        ({"n_files_without_counts": 2}, "2 of 8 files have no row count"),
+        ({"n_dead_files": 1, "dead_bytes": 2 << 30}, "VACUUM: 1 file, 2.0 GiB"),
+        ({"columns": (ColumnReport("v", "variant", 0, "shredded"),)}, "1 column cannot be read, such as 'v'"),
+        ({"n_files_without_counts": 2}, "no row count of 2 of 8 files"),
         ({"file_bytes": Spread(1, 10, 1000)}, "100 times the median"),
         ({"retention_risk": "soon gone"}, "soon gone."),
         ({"row_groups": RowGroupReport(8, 9, Spread(1, 1, 1), Spread(1, 1 << 19, 1), 100)}, "about 83,886 rows"),

@@ -40,8 +40,33 @@ def test_preview_compares_ways_of_shuffling(run, table):
 def test_preview_prints_and_draws(run, table, tmp_path):
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     ended = run("preview", table, "--column", "x", "--shuffle-window", "500", "--plot", tmp_path / "shuffle.png")
-    assert (ended.status, "5000 rows in 10 row groups" in ended.out) == (0, True)
+    assert (ended.status, "5,000 rows in 10 row groups" in ended.out) == (0, True)
     assert (tmp_path / "shuffle.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_one_of_a_thing_is_told_as_one(run, tmp_path):
+    write_deltalake(tmp_path / "t", pa.table({"x": [1]}))
+    ended = run("preview", tmp_path / "t", "--batch-size", "1")
+    assert "1 of 1 batch of 1 row looked at\n1 row in 1 row group or file, mixed in 1 window\n" in ended.out
+    assert "1 file, all as the log says, 1 row\n" in run("check", tmp_path / "t").out
+    assert " 1 in 1 file " in run("inspect", tmp_path / "t").out
+
+
+@pytest.mark.parametrize("name", ["bench", "preview"])
+@pytest.mark.parametrize(
+    ("plot", "words"), [("p.xyz", "p.xyz: no picture can be written as 'xyz'"), ("no/p.png", "there is no folder")]
+)
+def test_a_plot_that_cannot_be_written_is_refused_before_anything_is_read(run, tmp_path, name, plot, words):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    ended = run(name, tmp_path / "no table", "--plot", tmp_path / plot)
+    assert (ended.status, words in ended.err) == (1, True), ended.err
+
+
+def test_a_plot_is_in_the_format_of_its_name(run, table, tmp_path):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    for name, start in (("a.svg", b"<?xml"), ("b", b"\x89PNG")):
+        assert run("preview", table, "--column", "x", "--plot", tmp_path / name).status == 0
+        assert (tmp_path / name).read_bytes().startswith(start)
 
 
 def test_json_has_no_nan(capsys):

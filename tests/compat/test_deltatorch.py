@@ -168,7 +168,7 @@ WRONG = {
     "one of the pair": ({"fields": None, "src_field": "i"}, "target_field is missing"),
     "two filters": ({"filter": "i < 3", "partition_filter": [("part", "=", "a")]}, "exclude each other"),
     "batch_size": ({"batch_size": None}, "batch_size must be an int, got None"),
-    "no fields": ({"fields": []}, "fields must name at least one column"),
+    "no fields": ({"fields": []}, "fields is empty: name one column or more"),
     "length": ({"length": -1}, "length must be >= 0"),
 }
 

@@ -129,7 +129,7 @@ def test_without_matplotlib_the_extra_is_named(table, tmp_path, monkeypatch):
     with loader(table) as one:
         preview = one.preview_shuffle()
         monkeypatch.setattr(builtins, "__import__", without)
-        with pytest.raises(ConfigError, match=r"pip install pyloader_delta\[plot\]"):
+        with pytest.raises(ConfigError, match=r"pip install 'pyloader_delta\[plot\]'"):
             preview.save(tmp_path / "a.png")
 
 

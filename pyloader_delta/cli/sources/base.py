@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 from pyarrow import types as kinds
@@ -92,9 +92,13 @@ def total_bytes(files: Sequence[Path]) -> int:
 
 
 @contextmanager
-def unpacked(path: Path) -> Iterator[tuple[pa.NativeFile, BinaryIO]]:
-    """Open a file, compressed or not; yield it unpacked, and as it lies on the disk, which tells how far reading is."""
-    with open(path, "rb") as raw, pa.input_stream(raw, compression=_PACKED.get(path.suffix.lower())) as stream:
+def unpacked(path: Path) -> Iterator[tuple[pa.NativeFile, pa.NativeFile]]:
+    """Open a file, compressed or not; yield it unpacked, and as it lies on the disk, which tells how far reading is.
+
+    Neither is a file of Python's: Arrow's threads read CSV ahead, and one that is inside of Python when the process
+    ends aborts it.
+    """
+    with pa.OSFile(os.fsencode(path)) as raw, pa.input_stream(raw, _PACKED.get(path.suffix.lower())) as stream:
         yield stream, raw
 
 
