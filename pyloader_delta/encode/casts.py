@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -37,9 +38,7 @@ def cast(values: NDArray[Any], dtype: np.dtype[Any], name: str) -> NDArray[Any]:
         wrong = turned != values
     if wrong.any():
         place = tuple(int(i) for i in np.argwhere(wrong)[0])
-        raise ValueTypeError(
-            f"column {name!r} holds {values[place].item()}, which {dtype} cannot hold: give a wider dtype in FieldSpec"
-        )
+        raise _unfit(name, values[place].item(), dtype)
     return turned
 
 
@@ -52,21 +51,50 @@ def constant(value: Any, dtype: np.dtype[Any], place: str) -> NDArray[Any]:
         place: Names argument and column in errors.
 
     Raises:
-        ConfigError: It is no value of that type.
+        ConfigError: It is no value of that type, or would not be the same there; floats are rounded.
     """
     if isinstance(value, datetime) and value.tzinfo is not None:
         value = value.astimezone(UTC).replace(tzinfo=None)
     try:
-        given = np.asarray(value)
-        if isinstance(value, (datetime, date)) or given.dtype.kind in "mM":
-            given = np.asarray(value, dtype=dtype if dtype.kind in "mM" else None)
-        turned = given.astype(dtype)
-        same = turned == given if dtype.kind in "biu" else dtype.kind in "mM" or given.dtype.kind in "biuf"
-        if given.ndim == 0 and given.dtype.kind in "biufmM" and bool(same):
+        given = np.asarray(value, "M8" if isinstance(value, date) else None)
+        with np.errstate(invalid="ignore", over="ignore"):
+            turned = given.astype(dtype)
+        if given.ndim == 0 and _same(turned, given):
             return turned
     except (TypeError, ValueError, OverflowError):
         pass
     raise ConfigError(f"{place} must be a value of type {dtype}, got {value!r}")
+
+
+def _same(turned: NDArray[Any], given: NDArray[Any]) -> bool:
+    """Return whether a cast has kept a value; floats may be rounded, but not to infinity."""
+    kind, former = turned.dtype.kind, given.dtype.kind
+    if kind in "mM":
+        return (
+            bool(turned == given or np.isnat(given))
+            if former in "mM"
+            else former in "iuf" and turned.view("i8") == given
+        )
+    if former not in "biuf":
+        return False
+    return bool(np.isfinite(turned) or not np.isfinite(given)) if kind == "f" else bool(turned == given)
+
+
+def whole_numbers(values: Sequence[Decimal | None], dtype: np.dtype[Any], name: str) -> NDArray[Any]:
+    """Return decimals as whole numbers or bools, shape (rows,); 0 where they are None.
+
+    Raises:
+        ValueTypeError: One has a fraction, or is out of range.
+    """
+    low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    for value in values:
+        if value is not None and not (low <= value <= high and value == int(value)):
+            raise _unfit(name, value, dtype)
+    return np.fromiter((0 if value is None else int(value) for value in values), dtype, len(values))
+
+
+def _unfit(name: str, value: Any, dtype: np.dtype[Any]) -> ValueTypeError:
+    return ValueTypeError(f"column {name!r} holds {value}, which {dtype} cannot hold: give a wider dtype in FieldSpec")
 
 
 def stacked(rows: Sequence[Any], what: str) -> Any:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pyloader_delta import arrays
 from pyloader_delta.columns import numbers, tensor_shape
-from pyloader_delta.encode.casts import called, cast, constant, stacked
+from pyloader_delta.encode.casts import called, cast, constant, stacked, whole_numbers
 from pyloader_delta.encode.images import decode_images
 from pyloader_delta.encode.refusals import null_error, refuse_jagged, refuse_options, refuse_unused, unfit
 from pyloader_delta.encode.spec import WITH_TEXT, FieldSpec, Framework, Output
@@ -134,8 +134,11 @@ class Column:
                 raise ConfigError(f"FieldSpec({spec.name!r}): decode='unscaled' is for at most 18 digits, not {kind}")
             unit = f"10^-{kind.scale}"
             return self._filled(arrays.unscaled, np.dtype(np.int64)), Output("array", self._wanted("i8"), (None,), unit)
-        if spec.dtype is not None:
-            return self._filled(arrays.floats_of_decimals, np.dtype(np.float64)), Output("array", spec.dtype, (None,))
+        if (dtype := spec.dtype) is not None:
+            output = Output("array", dtype, (None,))
+            if dtype.kind == "f":
+                return self._filled(arrays.floats_of_decimals, np.dtype(np.float64)), output
+            return self._filled(lambda array: whole_numbers(array.to_pylist(), dtype, spec.name), dtype), output
         if self.framework == "numpy":
             return lambda array: arrays.objects(self._pylist(array)), Output("array", np.dtype(object), (None,))
         raise unfit(spec, kind, self.framework, "dtype='float64', decode='unscaled' (exact), or as_list=True")
@@ -159,7 +162,7 @@ class Column:
             return lambda array: self._tensor(array, element, fixed, order), Output("array", dtype, (None, *out), unit)
         refuse_jagged(spec, kind, depth, self.framework)
         form, pad = ("jagged", 0) if spec.ragged == "jagged" else ("pad", spec.pad_value)
-        pad = constant(pad, dtype, f"FieldSpec({spec.name!r}): pad_value")[()]
+        pad = self._constant(pad, dtype, "pad_value")[()]
         self._n_levels = depth if form == "pad" else 0
 
         def encode(array: pa.Array) -> Ragged:
@@ -217,10 +220,13 @@ class Column:
         return encode
 
     def _fill(self, dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Return what stands where a number, bool or time is null, of the type that it is given as."""
-        value = 0 if self.spec.fill_null is None else self.spec.fill_null
+        """Return what stands where a number, bool or time is null."""
+        return self._constant(0 if self.spec.fill_null is None else self.spec.fill_null, dtype, "fill_null")
+
+    def _constant(self, value: Any, dtype: np.dtype[Any], option: str) -> NDArray[Any]:
+        """Return the value of an option as a type; a time as the number that it is in the column's unit."""
         times = arrays.leaf_dtype(self._innermost_type, times=True)
-        place = f"FieldSpec({self.spec.name!r}): fill_null"
+        place = f"FieldSpec({self.spec.name!r}): {option}"
         if times is not None and times.kind in "mM" and dtype.kind not in "mM" and not isinstance(value, (int, float)):
             value = constant(value, times, place).astype(np.int64)
         return constant(value, dtype, place)

@@ -18,6 +18,7 @@ from pyloader_delta.encode import images
 from pyloader_delta.encode.fields import FieldsDataset
 
 INT8S = pa.list_(pa.int8())
+DAYS = pa.array([dt.date(2020, 1, 1), None])
 
 
 def made(array: pa.Array, framework: str = "numpy", **options: Any) -> dict[str, Any]:
@@ -53,6 +54,13 @@ def made(array: pa.Array, framework: str = "numpy", **options: Any) -> dict[str,
         (pa.array([b"ab", None], pa.binary(2)), {"null_mask": True}, [b"ab", b"\0\0"]),
         (pa.array([], INT8S), {}, []),
         (pa.array([], pa.string()), {}, []),
+        (pa.array([Decimal(2**53 + 1), None], pa.decimal128(38, 0)), {"dtype": "int64", "fill_null": -1},
+         [2**53 + 1, -1]),
+        (pa.array([Decimal(2**64 - 1)]), {"dtype": "uint64"}, [2**64 - 1]),
+        (pa.array([1.0, None]), {"fill_null": float("inf"), "dtype": "float32"}, [1.0, "inf"]),
+        (pa.array([dt.date(2020, 1, 1), None]), {"fill_null": np.datetime64("NaT")}, [dt.date(2020, 1, 1), None]),
+        (pa.array([[dt.date(2020, 1, 1)], []], pa.list_(pa.date32())), {"pad_value": dt.datetime(2020, 1, 2)},
+         [[dt.date(2020, 1, 1)], [dt.date(2020, 1, 2)]]),
         (pa.array(["a", "bcd"]), {"transform": len}, [1, 3]),
         (pa.array([b"ab"]), {"decode_numpy_and_apply_shape": (2,), "transform": lambda row: row[::-1].copy()},
          [[98, 97]]),
@@ -71,6 +79,8 @@ def test_a_null_has_its_place_in_torch_as_well():
     array = pa.array([dt.datetime(1970, 1, 1, 0, 0, 2), None], pa.timestamp("us", "UTC"))
     filled = dt.datetime(1970, 1, 1, 0, 0, 1, tzinfo=dt.UTC)
     assert made(array, "torch", fill_null=filled)["x"].tolist() == [2_000_000, 1_000_000]
+    lists = pa.array([[dt.date(1970, 1, 2)], []], pa.list_(pa.date32()))
+    assert made(lists, "torch", pad_value=dt.date(1970, 1, 3))["x"].tolist() == [[1], [2]]
 
 
 @pytest.mark.parametrize(
@@ -86,6 +96,17 @@ def test_a_null_has_its_place_in_torch_as_well():
         (pa.array([2]), {"dtype": "bool"}, ValueTypeError, "2"),
         (pa.array([1e300]), {"dtype": "float32"}, ValueTypeError, "1e.300"),
         (pa.array([1]), {"fill_null": 0.5}, ConfigError, "fill_null must be a value of type int64, got 0.5"),
+        (pa.array([1]), {"fill_null": float("nan")}, ConfigError, "fill_null must be a value of type int64, got nan"),
+        (pa.array([1.0]), {"fill_null": 1e300, "dtype": "float32"}, ConfigError, "type float32, got 1e.300"),
+        (DAYS, {"fill_null": 1.5}, ConfigError, r"fill_null must be a value of type datetime64\[D\], got 1.5"),
+        (DAYS, {"fill_null": float("nan")}, ConfigError, "got nan"),
+        (DAYS, {"fill_null": True}, ConfigError, "got True"),
+        (DAYS, {"fill_null": dt.datetime(2020, 1, 1, 12)}, ConfigError, "got datetime.datetime"),
+        (DAYS.cast("timestamp[us]"), {"fill_null": np.datetime64(1, "ns")}, ConfigError, r"datetime64\[us\]"),
+        (pa.array([[1]], pa.list_(pa.date32())), {"pad_value": 2.5}, ConfigError, "pad_value must be.*got 2.5"),
+        (pa.array([Decimal("1.5")]), {"dtype": "int32"}, ValueTypeError, "holds 1.5, which int32 cannot hold"),
+        (pa.array([Decimal(300)]), {"dtype": "uint8"}, ValueTypeError, "holds 300"),
+        (pa.array([Decimal(2)]), {"dtype": "bool"}, ValueTypeError, "holds 2"),
         (pa.array(["a"]), {"fill_null": 3}, ConfigError, "fill_null must be str"),
         (pa.array([[1]], INT8S), {"pad_value": 300}, ConfigError, "pad_value must be a value of type int8"),
         (pa.array(["a"]), {"dtype": "int32"}, ConfigError, "dtype is for numbers; the column is string"),
