@@ -25,7 +25,10 @@ _PARTS = ("datareader", "dataset", "datacollator", "root_dir")
 
 
 def dealt_out(
-    options: dict[str, Any], loader: Callable[..., Any], call: str = "from_delta"
+    options: dict[str, Any],
+    loader: Callable[..., Any],
+    call: str = "from_delta",
+    own: Sequence[str] = _OWN,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the options of the reader, and those of the loader, by the signatures of both.
 
@@ -33,6 +36,7 @@ def dealt_out(
         options: By name.
         loader: Whose signature has the loader's.
         call: The name of what the user called, for the error.
+        own: Names of what it takes itself, for the error.
 
     Raises:
         ConfigError: Neither takes one of them; names the nearest that there is.
@@ -41,8 +45,10 @@ def dealt_out(
     loaders = _names(loader, (*_OWN, *_PARTS))
     for name in options:
         if name not in readers and name not in loaders:
-            near = difflib.get_close_matches(name, [*_OWN, *readers, *loaders], 1)
+            near = difflib.get_close_matches(name, [*own, *readers, *loaders], 1)
             hint = f"did you mean {near[0]!r}?" if near else "those of DataLoader and DeltaDataReader are options"
+            if name in _OWN:
+                hint = "it is of DataLoader.from_delta alone"
             raise ConfigError(f"{call}() has no option {name!r}; {hint}")
     return (
         {name: value for name, value in options.items() if name in readers},

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import os
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pyloader_delta.compat.samples import BatchedFields, Collated, OfSamples, SampledFields
 from pyloader_delta.encode.fields import FieldSpec
@@ -41,7 +42,7 @@ def create_pytorch_dataloader(
     rank: int | None = None,
     num_ranks: int | None = None,
     num_workers: int | None = 2,
-    shuffle: bool = False,
+    shuffle: bool | Literal["full"] = False,
     drop_last: bool = False,
     storage_options: dict[str, str] | None = None,
     *,
@@ -74,7 +75,7 @@ def create_pytorch_dataloader(
         rank: Number of this training process, from 0.
         num_ranks: Training processes, >= 1.
         num_workers: Workers of the loader, >= 0; torch's DataLoader has none.
-        shuffle: Permute the order of chunks, and mix the rows of each window; each epoch anew.
+        shuffle: Permute the order of chunks, and mix the rows of each window; "full": all rows; each epoch anew.
         drop_last: Leave out a short last batch.
         storage_options: Access to the object store.
         id_field: Not needed, and not read.
@@ -89,7 +90,8 @@ def create_pytorch_dataloader(
         collate_fn: Gets a list of samples, dicts name → value; in the older form tuples (X, y). Runs in the workers.
         random_seed: Seed of the order.
         options: `prefetch_factor`, `persistent_workers`, `timeout` and `multiprocessing_context` go to the loader's
-            workers, `pin_memory` and `pin_memory_device` to torch; all others of `DataLoader.from_delta` by name.
+            workers, `pin_memory` and `pin_memory_device` to torch, `in_order` always holds; all others of
+            `DataLoader.from_delta` by name.
 
     Raises:
         ConfigError: An argument is wrong or cannot be honoured; names it.
@@ -114,7 +116,9 @@ def create_pytorch_dataloader(
         whole(queue_size, "queue_size", at_least=1)
     for_torch = {name: options.pop(name) for name in ("pin_memory", "pin_memory_device") if name in options}
     ours = _ours(options, use_fixed_rank, rank, num_ranks)
-    for_reader, for_loader = dealt_out(ours, DataLoader.__init__, "create_pytorch_dataloader")
+    call = create_pytorch_dataloader
+    named = list(inspect.signature(call).parameters)
+    for_reader, for_loader = dealt_out(ours, DataLoader.__init__, call.__name__, named)
     if partition_filter is not None:
         if "filter" in for_reader:
             raise ConfigError("partition_filter and filter exclude each other; filter takes partition columns as well")
@@ -126,7 +130,7 @@ def create_pytorch_dataloader(
     columns = None if dataset.fields is None else list(dict.fromkeys(spec.name for spec in dataset.fields))
     reader: Any = DeltaDataReader(
         batch_size,
-        shuffle,
+        isinstance(shuffle, str) or shuffle,
         random_seed,
         columns=columns,
         version=version,
@@ -172,7 +176,10 @@ def _ours(options: dict[str, Any], use_fixed_rank: Any, rank: Any, num_ranks: An
             raise ConfigError(f"create_pytorch_dataloader cannot honour {name}: {advice}")
     if "num_epoch" in options:
         raise ConfigError("num_epoch is of pyloader_delta.DataLoader alone: torch's DataLoader gives one epoch a loop")
+    if "world_size" in options:
+        raise ConfigError("world_size is named num_ranks here, and holds with use_fixed_rank=True")
     flag(options.pop("persistent_workers", False), "persistent_workers")  # ours always are
+    flag(options.pop("in_order", True), "in_order")  # ours always is
     if options.get("prefetch_factor", 0) is None:
         del options["prefetch_factor"]
     context = options.pop("multiprocessing_context", None)

@@ -142,7 +142,7 @@ def test_an_error_of_collate_fn_says_where(table):
 def test_options_of_workers_go_to_the_loader_and_pin_memory_to_torch(table):
     loader = make(
         table, "id", num_workers=2, prefetch_factor=3, persistent_workers=True, timeout=9,
-        multiprocessing_context="spawn", pin_memory=False,
+        multiprocessing_context="spawn", pin_memory=False, in_order=True,
     )  # fmt: skip
     options = loader.dataset.loader._options
     assert (options.n_workers, options.prefetch_factor, options.timeout_s, options.workers) == (2, 3, 9.0, "process")
@@ -160,6 +160,9 @@ def test_what_cannot_be_honoured_is_refused_by_name(table, name):
 WRONG = {
     "multiprocessing_context": ({"multiprocessing_context": "fork"}, "never forked"),
     "typo": ({"shufle_window": 3}, r"create_pytorch_dataloader\(\) has no option 'shufle_window'"),
+    "of from_delta": ({"columns": ["id"]}, "has no option 'columns'; it is of DataLoader.from_delta alone"),
+    "near one of its own": ({"use_fixd_rank": True}, "did you mean 'use_fixed_rank'"),
+    "world_size": ({"use_fixed_rank": True, "rank": 0, "num_ranks": 2, "world_size": 3}, "is named num_ranks here"),
     "num_epoch": ({"num_epoch": 2}, "num_epoch is of pyloader_delta.DataLoader"),
     "exact_length": ({"exact_length": False}, "exact_length"),
     "rank": ({"use_fixed_rank": True, "rank": 0}, "needs rank and num_ranks"),
@@ -292,6 +295,14 @@ def test_each_epoch_has_its_own_order_and_global_random_states_stay(table):  # D
     assert sorted(one) == sorted(two)
     assert random.random() == expected[0]
     assert ids(make(table, "id", shuffle=True, random_seed=7)) != one
+
+
+def test_a_full_shuffle_is_that_of_from_delta(table):
+    full = ids(make(table, "id", shuffle="full"))
+    assert sorted(full) == list(range(1, N_ROWS + 1)) != full
+    options = {"columns": ["id"], "shuffle": "full", "num_workers": 0}
+    with pyloader_delta.DataLoader.from_delta(table, 16, **options) as loader:
+        assert ids(loader) == full
 
 
 def test_nulls_are_an_error_that_names_the_column_or_what_was_said(table):  # D14
