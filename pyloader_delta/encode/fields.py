@@ -58,6 +58,8 @@ class FieldsDataset(Dataset[Any]):
         self.features = _matrices(features)
         if self.fields == [] and not self.features:
             raise ConfigError("fields is empty: name one column or more, or leave it out for all of them")
+        if features_dtype is not None and not self.features:
+            raise ConfigError("features_dtype is for features; for a column of its own give FieldSpec(…, dtype=…)")
         self.features_dtype = None if features_dtype is None else FieldSpec("features", dtype=features_dtype).dtype
         specs = self.fields or []
         self.rowwise = all(spec.batch_transform is None for spec in specs)
@@ -78,7 +80,7 @@ class FieldsDataset(Dataset[Any]):
         for name in names:
             if name not in schema.names:
                 raise ConfigError(
-                    f"fields: there is no column {name!r}; there are {', '.join(map(repr, schema.names))}"
+                    f"fields, features: there is no column {name!r}; there are {', '.join(map(repr, schema.names))}"
                 )
         return list(dict.fromkeys(names))
 
@@ -188,9 +190,13 @@ def _specs(fields: Iterable[Any], argument: str) -> list[FieldSpec]:
 def _matrices(features: Any) -> dict[str, list[FieldSpec]]:
     if features is None:
         return {}
-    if isinstance(features, (str, FieldSpec)):
-        raise ConfigError(f"features must be a list of columns, got {features!r}")
     named = features if isinstance(features, Mapping) else {"features": features}
+    if not named:
+        raise ConfigError("features is empty: name one column or more, or leave it out")
+    for key, columns in named.items():
+        if isinstance(columns, (str, FieldSpec)) or not isinstance(columns, Iterable):
+            place = f"features[{key!r}]" if named is features else "features"
+            raise ConfigError(f"{place} must be a list of columns, got {columns!r}")
     found = {str(key): _specs(columns, "features") for key, columns in named.items()}
     for key, specs in found.items():
         if not specs:
