@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pyloader_delta.adapters.arrange import Arrange, plain
+from pyloader_delta.errors import ConfigError
 from pyloader_delta.outputs import map_leaves
 
 if TYPE_CHECKING:
@@ -27,6 +29,10 @@ def to_keras(loader: DataLoader[Any], label: Any, weight: Any, signature: Any) -
         base = _adapter_class()
         if base is not None:
             return _adapter(base, loader, arrange)
+        if find_spec("tensorflow") is None:
+            raise ConfigError(
+                f"to_keras() cannot feed this release of Keras on {backend} without TensorFlow: install it"
+            )
     from pyloader_delta.adapters.tensorflow import to_tf
 
     return to_tf(loader, label, weight, signature)

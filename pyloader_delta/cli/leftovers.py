@@ -26,13 +26,16 @@ class Leftovers:
         root: The table's folder; it is made.
 
     Raises:
-        ConfigError: Another conversion writes to the table now.
+        ConfigError: Another conversion writes to the table now, or the folder cannot be made.
     """
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._found: list[Path] = []
-        root.mkdir(parents=True, exist_ok=True)
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"no table can be made at {root}: {error.strerror}") from error
         self._held = os.open(root, os.O_RDONLY | os.O_CLOEXEC)
         try:
             fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -33,6 +33,7 @@ class TableWriter:
 
     Raises:
         ConfigError: There is a table already, which was not begun from this source; or another conversion writes to it.
+        TableError: The place cannot be reached, or what is there cannot be opened.
     """
 
     def __init__(
@@ -53,8 +54,8 @@ class TableWriter:
         self.done = 0
         """Records of the source that are in the table or rejected."""
         try:
-            if DeltaTable.is_deltatable(uri, self._options):
-                self._table = DeltaTable(uri, storage_options=self._options)
+            self._table = self._opened()
+            if self._table is not None:
                 self.done = self._done(append)
             if self._left is not None:
                 self._left.find(self._names())
@@ -112,14 +113,26 @@ class TableWriter:
                     app_transactions=[Transaction(self._app, self.done)],
                 ),
             )
-        except Exception as error:  # delta-rs raises nearly anything, and its text may hold a signed URL
-            text = StoreSettings(self._options).clean(str(error))
+        except Exception as error:  # delta-rs raises nearly anything
+            text = self._told(error)
             raise TableError(f"{self._uri} cannot be written: {text}; run the command again to go on") from error
         if self._table is None:
             self._table = DeltaTable(self._uri, storage_options=self._options)
         self.n_rows += rows.num_rows
         del rows
         pa.default_memory_pool().release_unused()
+
+    def _opened(self) -> DeltaTable | None:
+        try:
+            if DeltaTable.is_deltatable(self._uri, self._options):
+                return DeltaTable(self._uri, storage_options=self._options)
+        except Exception as error:  # delta-rs raises nearly anything
+            raise TableError(f"{self._uri} cannot be looked for: {self._told(error)}") from error
+        return None
+
+    def _told(self, error: Exception) -> str:
+        """Return the text of an error of delta-rs's, which may hold a signed URL."""
+        return StoreSettings(self._options).clean(str(error))
 
     def _properties(self, rows: pa.Table) -> WriterProperties:
         row_bytes = max(self._bytes // max(rows.num_rows, 1), 1)

@@ -18,6 +18,7 @@ from pyloader_delta.delta.filters.log import parsed
 from pyloader_delta.delta.footers import chunks_of, read_footers
 from pyloader_delta.delta.livefiles import LiveFiles, files_of
 from pyloader_delta.delta.replay import State
+from pyloader_delta.delta.schema import mapping_mode
 from pyloader_delta.delta.selection import Selection
 from pyloader_delta.delta.snapshot import TableLog
 from pyloader_delta.delta.store import Store
@@ -171,8 +172,10 @@ def report(store: Store, version: int | None = None, *, max_footers: int = 256, 
 
 
 def features(state: State) -> tuple[str, ...]:
-    """Return the features that a table's protocol names, sorted; those of older protocols have no names."""
+    """Return the features that a table's protocol names, sorted; of an older one, column mapping where it is used."""
     named = [*(state.protocol.get("readerFeatures") or ()), *(state.protocol.get("writerFeatures") or ())]
+    if mapping_mode(state.metadata.get("configuration")) != "none":
+        named.append("columnMapping")
     return tuple(sorted({str(name) for name in named}))
 
 

@@ -332,6 +332,7 @@ def test_a_table_made_of_something_else_is_not_touched_unless_asked(run, tmp_pat
         ({"a.parquet": "x"}, [], "a.parquet"),
         ({"a.parquet": "x"}, ["--type", "m=int64"], "--type is for CSV"),
         ({"a.png": "x"}, [], "in no folder of a class"),
+        ({"cat/a.txt": "x"}, ["--format", "images"], "holds no image"),
         ({"a.csv.gz": "no gzip"}, [], "cannot be read as CSV"),
         ({"t/_delta_log/0.json": "{}", "t/a.parquet": "x"}, [], "is a Delta table"),
     ],
@@ -369,13 +370,20 @@ def test_a_table_inside_its_source_is_refused(run, tmp_path):
     assert (ended.status, "lies inside" in ended.err) == (1, True)
 
 
-def test_a_secret_is_not_told_where_writing_fails(run, tmp_path, monkeypatch):
+@pytest.mark.parametrize("at", ["write_deltalake", "DeltaTable.is_deltatable"])
+def test_a_secret_is_not_told_where_writing_fails(run, tmp_path, monkeypatch, at):
     (tmp_path / "a.csv").write_text("n\n1\n")
 
     def failing(*args, **options):
-        raise OSError("PUT https://x.test/t?sig=s3cr3t with key s3cr3tkey failed")
+        raise OSError("\x1b[31mPUT\x1b[0m https://x.test/t?sig=s3cr3t with key s3cr3tkey\nfailed")
 
-    monkeypatch.setattr(writing, "write_deltalake", failing)
+    monkeypatch.setattr(f"pyloader_delta.cli.writing.{at}", failing)
     ended = run("convert", tmp_path / "a.csv", tmp_path / "t", "--storage-option", "aws_secret_access_key=s3cr3tkey")
-    assert ended.status == 1
+    assert (ended.status, "PUT https://x.test/t with key *** failed" in ended.err) == (1, True), ended.err
     assert "s3cr3t" not in ended.out + ended.err
+
+
+def test_a_place_that_can_hold_no_table_is_named(run, tmp_path):
+    (tmp_path / "a.csv").write_text("n\n1\n")
+    ended = run("convert", tmp_path / "a.csv", tmp_path / "a.csv" / "t")
+    assert (ended.status, ended.err) == (1, f"error: no table can be made at {tmp_path}/a.csv/t: Not a directory\n")

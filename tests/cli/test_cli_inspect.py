@@ -104,6 +104,19 @@ def test_features_are_named_and_deleted_rows_counted(run, tmp_path, kind):
     assert any("PURGE" in line for line in found["advice"])
 
 
+def test_column_mapping_is_named_where_the_protocol_has_no_names_of_features(run, tmp_path):
+    write_deltalake(tmp_path / "t", pa.table({"a": [1]}))
+    (commit,) = (tmp_path / "t" / "_delta_log").glob("*.json")
+    lines = [json.loads(line) for line in commit.read_text().splitlines()]
+    for line in lines:
+        if "protocol" in line:
+            line["protocol"] = {"minReaderVersion": 2, "minWriterVersion": 5}
+        if "metaData" in line:
+            line["metaData"]["configuration"] = {"delta.columnMapping.mode": "name"}
+    commit.write_text("\n".join(map(json.dumps, lines)))
+    assert run("inspect", tmp_path / "t", "--json").document["features"] == ["columnMapping"]
+
+
 # Errors and usage ---------------------------------------------------------------------------------------------------
 
 

@@ -32,15 +32,34 @@ def test_keras_trains_on_every_backend_and_peeks_cost_no_rows(backend, folder, m
 # Keras as a later release may be: what to_keras needs of its inside is not there.
 WITHOUT = """
 import sys
+import keras
+import pyarrow as pa
+from deltalake import write_deltalake
+from pyloader_delta import ConfigError, DataLoader
+from pyloader_delta.adapters import keras as ours
+
 sys.modules["keras.src.trainers.data_adapters.data_adapter"] = None
-from pyloader_delta.adapters import keras
-assert keras._adapter_class() is None
+write_deltalake(sys.argv[1], pa.table({"x": [float(i) for i in range(50)], "y": [i % 2.0 for i in range(50)]}))
+model = keras.Sequential([keras.layers.Dense(1)])
+model.compile(loss="mse", jit_compile=False)
+with DataLoader.from_delta(sys.argv[1], 16, features=["x"], columns=["y"], framework="numpy") as loader:
+    history = model.fit(loader.to_keras(label="y"), epochs=2, verbose=0)
+    assert len(history.history["loss"]) == 2 and loader.stats()["rows_delivered_total"] >= 100
+    ours.find_spec = lambda name: None
+    try:
+        loader.to_keras(label="y")
+    except ConfigError as error:
+        assert "without TensorFlow" in str(error)
+    else:
+        raise AssertionError
 """
 
 
-def test_keras_without_its_private_module_is_no_error():
-    pytest.importorskip("keras")
-    python("-c", WITHOUT, env={"KERAS_BACKEND": "jax"})
+def test_keras_without_its_private_module_takes_what_tensorflow_would(tmp_path):
+    for package in ("keras", "jax", "tensorflow"):
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"{package} is not installed")
+    python("-c", WITHOUT, tmp_path / "t", env={"KERAS_BACKEND": "jax"})
 
 
 def test_replicas_of_one_process_share_its_rows_and_keep_equal_weights(folder):

@@ -51,6 +51,8 @@ class Images:
         except ModuleNotFoundError as error:
             raise ConfigError("images need Pillow: pip install 'pyloader_delta[images]'") from error
         files = found_files(source, ENDINGS)
+        if not files:
+            raise ConfigError(f"{source} holds no image: no file that ends in {', '.join(ENDINGS)}")
         names = {path: path.relative_to(source).as_posix() for path in files}
         if outside := [name for name in names.values() if "/" not in name]:
             raise ConfigError(

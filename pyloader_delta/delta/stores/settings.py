@@ -12,6 +12,7 @@ from pyloader_delta.errors import ConfigError
 _STALL_TIMEOUT_S = 60.0
 _SECRET = re.compile(r"key|secret|token|sas|password|credential|account|certificate", re.IGNORECASE)
 _QUERY = re.compile(r"\?[^\s\"'<>)]*")  # of a signed URL
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # delta-rs's
 _MIN_SECRET = 4  # characters; less would blot out ordinary words
 _MAX_TEXT = 400
 
@@ -60,7 +61,7 @@ class StoreSettings:
 
     def clean(self, text: str) -> str:
         """Return the beginning of an error's text without secrets: options' values and queries of URLs are cut."""
-        text = _QUERY.sub("", text.split("Debug source")[0])
+        text = _QUERY.sub("", _COLOURS.sub("", text).split("Debug source")[0])
         for name, value in self.options:
             if len(value) >= _MIN_SECRET and _SECRET.search(name):
                 text = text.replace(value, "***")
