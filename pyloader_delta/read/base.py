@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import os
 import random
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from typing import Any, Generic, TypeVar
 
 from pyloader_delta.delta.paths import table_path
@@ -214,6 +214,7 @@ def whole_number(value: Any) -> int | None:
         return None
 
 
+_NO_COLUMNS = (str, bytes, bytearray, Mapping, Set)  # they have a length, but no values in an order of rows
 _UNSTATED = object()
 
 
@@ -237,7 +238,7 @@ def samples(value: Any, *, place: str) -> Samples:
     for name, values in value.items():
         if not isinstance(name, str):
             raise ContractError(f"{place}: names of columns must be str, got {name!r}")
-        if isinstance(values, (str, bytes)) or not hasattr(values, "__len__") or getattr(values, "shape", 1) == ():
+        if isinstance(values, _NO_COLUMNS) or not hasattr(values, "__len__") or getattr(values, "shape", 1) == ():
             raise ContractError(f"{place}: column {name!r} must be a list or an array, got {type(values).__name__}")
         lengths[name] = len(values)
     if stated is _UNSTATED:

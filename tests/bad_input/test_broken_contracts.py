@@ -50,6 +50,8 @@ NOT_COLUMNS = {
     "unequal lengths": ({"x": [1, 2], "y": [1]}, "column 'y' has 1 rows, but column 'x' has 2"),
     "another n_rows": (({"x": [1, 2]}, 3), "column 'x' has 2 rows, but n_rows is 3"),
     "a text for a column": ({"x": "ab"}, "column 'x' must be a list or an array, got str"),
+    "a set for a column": ({"x": {1, 2}}, "column 'x' must be a list or an array, got set"),
+    "a dict for a column": ({"x": {"y": [1]}}, "column 'x' must be a list or an array, got dict"),
     "a number for a column": ({"x": 1}, "column 'x' must be a list or an array, got int"),
     "a column without rows": ({"x": np.array(1)}, "column 'x'"),
     "a name that is no text": ({1: [1]}, "names of columns must be str, got 1"),
