@@ -164,8 +164,18 @@ def _source(
         return Parquet(files, root)
     with bar("finding types", total_bytes(files), "B") as advance:
         if kind == "csv":
-            return Csv(files, root, types, nulls, delimiter or ("\t" if ending(files[0]) == ".tsv" else ","), advance)
+            source = Csv(files, root, types, nulls, delimiter or ("\t" if ending(files[0]) == ".tsv" else ","), advance)
+            _doubt(source.schema.names, delimiter)
+            return source
         return JsonLines(files, root, types, advance)
+
+
+def _doubt(names: Sequence[str], delimiter: str | None) -> None:
+    """Tell of a file that has one column because its cells are separated by something else."""
+    other = next((character for character in ";\t|," if character in names[0]), None)
+    if delimiter is None and len(names) == 1 and other is not None:
+        typed = f"${other!r}" if other == "\t" else repr(other)  # as shells take it
+        message(f"there is one column, {names[0]!r}; if {other!r} separates cells, give --delimiter {typed}")
 
 
 def _kind(src: Path) -> str:

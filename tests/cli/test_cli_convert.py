@@ -109,6 +109,14 @@ def test_csv_options(run, tmp_path):
     assert types(tmp_path / "t")["n"] == "float"
 
 
+def test_a_csv_that_seems_to_have_another_delimiter_is_told_of(run, tmp_path):
+    (tmp_path / "a.csv").write_text("a;b\n1;2\n")
+    ended = run("convert", tmp_path / "a.csv", tmp_path / "t")
+    assert (ended.status, "if ';' separates cells, give --delimiter ';'" in ended.err) == (0, True)
+    ended = run("convert", tmp_path / "a.csv", tmp_path / "u", "--delimiter", ";")
+    assert (types(tmp_path / "u"), ended.err) == ({"a": "int64", "b": "int64"}, "")
+
+
 def test_a_csv_with_a_header_alone_is_an_empty_table(run, tmp_path):
     (tmp_path / "a.csv").write_text("a,b\n")
     assert run("convert", tmp_path / "a.csv", tmp_path / "t").status == 0
