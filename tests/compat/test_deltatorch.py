@@ -319,6 +319,14 @@ def test_a_decimal_is_refused_with_the_remedy(table):  # D14
     assert sorted(ids(make(table, FieldSpec("price", dtype="float64")), "price")) == [i / 100 for i in range(N_ROWS)]
 
 
+def test_times_and_dates_are_numbers(tmp_path):  # D14
+    rows = {"t": pa.array([1, -2], pa.timestamp("us", "UTC")), "d": pa.array([3, -4], pa.date32())}
+    write_deltalake(tmp_path, pa.table(rows))
+    (batch,) = make(tmp_path, "t", "d")
+    assert (batch["t"].dtype, batch["t"].tolist()) == (torch.int64, [1, -2])
+    assert (batch["d"].dtype, batch["d"].tolist()) == (torch.int32, [3, -4])
+
+
 def test_target_name_takes_the_place_of_the_column(table):  # D15
     assert list(next(iter(make(table, FieldSpec("raw", (6,), target_name="pixels"))))) == ["pixels"]
 
