@@ -33,13 +33,15 @@ def to_tf(loader: DataLoader[Any], label: Any, weight: Any, signature: Any) -> A
     import tensorflow as tf
 
     arrange = Arrange("to_tf", label, weight)
-    checked = signature is None
-    if checked:
+    learned = signature is None
+    if learned:
         schema = loader.schema
         if any(output.dtype is None or output.shape is None for output in schema.values()):
             schema = loader.learned_schema()
         signature = arrange(map_leaves(_spec, plain(schema.tree)))
-    feed = _Feed(loader, arrange, signature if checked else None)
+    else:
+        _without_rows(tf.nest.flatten(signature))
+    feed = _Feed(loader, arrange, signature, learned=learned)
 
     def batches(number: Any) -> Any:
         head = tf.data.Dataset.from_generator(feed.head, args=(number,), output_signature=signature)
@@ -64,8 +66,9 @@ def to_tf(loader: DataLoader[Any], label: Any, weight: Any, signature: Any) -> A
 class _Feed:
     """The passes that TensorFlow's iterators draw from, by number."""
 
-    def __init__(self, loader: DataLoader[Any], arrange: Arrange, signature: Any) -> None:
+    def __init__(self, loader: DataLoader[Any], arrange: Arrange, signature: Any, *, learned: bool) -> None:
         self._loader, self._arrange, self._signature = weakref.ref(loader), arrange, signature
+        self._learned = learned
         self._batch_size, self._finalize = loader.batch_size, _finalize(loader.datacollator)
         self._numbers = itertools.count()
         self._passes: dict[int, Iterator[Any]] = {}
@@ -110,9 +113,10 @@ class _Feed:
 
     def _given(self, batch: Any) -> Any:
         batch = self._arrange(plain(batch))
-        if self._signature is None:
-            return map_leaves(aligned_array, batch)
-        return map_leaves(_checked, batch, self._signature)
+        if self._learned:
+            return map_leaves(_checked, batch, self._signature)
+        _refuse_casts(batch, self._signature)
+        return map_leaves(aligned_array, batch)
 
 
 def _finalize(collator: Any) -> Callable[[Any], Any]:
@@ -181,3 +185,33 @@ def _checked(value: Any, spec: Any) -> Any:
             "differ by None in to_tf(signature=...)"
         )
     return aligned_array(value)
+
+
+def _refuse_casts(batch: Any, signature: Any) -> None:
+    """Refuse arrays of other types than a signature of the user's own: TensorFlow would cut them to those unasked."""
+    import tensorflow as tf
+
+    for value, spec in zip(tf.nest.flatten(batch), tf.nest.flatten(signature), strict=False):  # it tells other forms
+        dtype = getattr(value, "dtype", None)
+        wanted = getattr(getattr(spec, "dtype", None), "as_numpy_dtype", None)
+        if isinstance(dtype, np.dtype) and dtype.kind in "biufc" and wanted is not None and dtype != wanted:
+            raise RuntimeError(
+                f"a batch has an array of {dtype}, but to_tf(signature=...) says {np.dtype(wanted)}: name the array's "
+                "type there, or cast it by FieldSpec(dtype=...) or in batch_encode"
+            )
+
+
+def _without_rows(specs: list[Any]) -> None:
+    for spec in specs:
+        shape = getattr(spec, "shape", None)
+        if shape is None:
+            raise ConfigError(f"to_tf: signature must be made of tf.TypeSpecs, got {spec!r}")
+        if shape.rank is None:
+            raise ConfigError(
+                f"to_tf: {spec} in signature must say how many sizes there are: (None,) is one value a row"
+            )
+        if shape.rank and shape[0] is not None:
+            raise ConfigError(
+                f"to_tf: the first size of {spec} in signature counts rows, and must be None: batches are joined and "
+                "cut on their way; where it is fixed, by drop_last=True, map tf.ensure_shape over the dataset"
+            )

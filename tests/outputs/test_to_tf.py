@@ -277,6 +277,23 @@ def test_a_size_that_differs_only_later_is_an_error_that_names_the_signature(tab
     assert widths == [(10, 2)] * 50 + [(10, 3)] * 50
 
 
+def test_a_signature_of_the_users_own_neither_casts_nor_counts_rows(table):
+    with loader_of(table, columns=["id", "x"]) as loader:
+        spec = {
+            "x": tf.TensorSpec([None], loader.schema["x"].dtype),
+            "id": tf.TensorSpec([None], tf.int64),
+        }  # any order
+        assert sum(map(len, ids(loader.to_tf(signature=spec)))) == N_ROWS
+        with pytest.raises(tf.errors.UnknownError, match=r"array of int64, but to_tf.signature=.... says int32"):
+            list(loader.to_tf(signature=spec | {"id": tf.TensorSpec([None], tf.int32)}))
+        with pytest.raises(ConfigError, match="must say how many sizes there are"):
+            loader.to_tf(signature=spec | {"id": tf.TensorSpec(None, tf.int64)})
+        with pytest.raises(ConfigError, match="counts rows, and must be None"):
+            loader.to_tf(signature=spec | {"id": tf.TensorSpec([32], tf.int64)})
+        with pytest.raises(ConfigError, match=r"signature must be made of tf\.TypeSpecs, got 'id'"):
+            loader.to_tf(signature=["id"])
+
+
 def test_an_unknown_length_has_no_cardinality_and_an_endless_one_is_infinite(table):
     with loader_of(table, columns=["id"], filter="id < 100", exact_length=False) as loader:
         dataset = loader.to_tf()
