@@ -56,8 +56,7 @@ def needs(order: Order, units: Sequence[Sequence[Chunk]], batch_size: int) -> Ne
     if order.shuffle_rows and order.window.unit == "chunk":
         window = max((sum(chunk.size_bytes for chunk in unit) for unit in units), default=0)
     elif order.shuffle_rows:
-        amount = order.window.amount
-        window = largest + (total * amount // (total_rows(chunks) or 1) if order.window.unit == "rows" else amount)
+        window = largest + order.window.size_bytes(total, total_rows(chunks))
         n_open = lanes(units, order.window)
         n_open += n_open // 4 + 1  # where a window begins with other row groups before it has ended the older ones
         n_open = min(n_open, sum(len(unit) > 1 for unit in units))
@@ -101,10 +100,8 @@ def cut_bytes(options: Options, shuffle_rows: bool, chunks: Sequence[Chunk]) -> 
         budget = default_budget(0) if options.memory_budget is None else options.memory_budget
         share = max(budget // 16, 1)
         return min(_WHOLE, share), min(_PART, share)
-    amount = window.amount
-    if window.unit == "rows":
-        amount = sum(chunk.size_bytes for chunk in chunks) * amount // (total_rows(chunks) or 1)
-    return max(amount // WHOLE_OF_WINDOW, 1), max(amount // PART_OF_WINDOW, 1)
+    size = window.size_bytes(sum(chunk.size_bytes for chunk in chunks), total_rows(chunks))
+    return max(size // WHOLE_OF_WINDOW, 1), max(size // PART_OF_WINDOW, 1)
 
 
 def check_windows(plan: EpochPlan, budget: int, needed_by: Needs) -> None:

@@ -20,6 +20,8 @@ WorkerKind = Literal["inline", "thread", "process"]
 
 GROUP_ROWS, GROUP_BYTES = 1 << 17, 16 << 20
 """Rows, and bytes of them by the chunks' own estimates, that a `rowwise` dataset gets in one call, at most."""
+_GROUPS_OF_WINDOW = 4
+"""Such calls for a window, at least: who asks for a small window has little memory for batches, too."""
 SLOW_GROUP_ROWS = 2048
 """Rows that one of `slow_rows` gets in one call, at most."""
 
@@ -159,7 +161,8 @@ def group_size(options: Options, size_bytes: int, n_rows: int | None) -> int:
     """
     if not options.group_rows or not n_rows:
         return 1
-    rows = min(options.group_rows, GROUP_BYTES * n_rows // max(size_bytes, 1))
+    window = GROUP_BYTES if options.window.unit == "chunk" else options.window.size_bytes(size_bytes, n_rows)
+    rows = min(options.group_rows, min(GROUP_BYTES, window // _GROUPS_OF_WINDOW) * n_rows // max(size_bytes, 1))
     return max(rows // options.batch_size, 1)
 
 

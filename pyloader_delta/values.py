@@ -167,6 +167,10 @@ class WindowSize:
     amount: int
     """Number of those, >= 1; for "table" more bytes than any table has."""
 
+    def size_bytes(self, total_bytes: int, n_rows: int | None) -> int:
+        """Return its decoded bytes, about, in data of so many bytes and rows. Not for "chunk"."""
+        return total_bytes * self.amount // (n_rows or 1) if self.unit == "rows" else self.amount
+
 
 @dataclass(frozen=True, slots=True)
 class Columns:

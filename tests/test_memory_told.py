@@ -1,6 +1,8 @@
 """`loader.memory().total` against what the kernel says that the processes of a loader take, beside their imports."""
 
 import gc
+import mmap
+import os
 
 import numpy as np
 import psutil
@@ -58,6 +60,22 @@ def taken():
 def off(loader, before):
     """Return by how many bytes what is told differs from what is taken."""
     return abs(taken() - before - loader.memory().total)
+
+
+@pytest.mark.parametrize("batch_size", [1000, 1024])
+def test_slabs_cost_what_the_kernel_says(tables, batch_size):
+    """Batches of 1,000 float32 are not a multiple of 64 bytes, so that they are laid out anew in a second slab."""
+    options = {"shuffle_window": "40MiB", "memory_budget": "120MiB", "num_workers": 2, "workers": "process"}
+    reader = DeltaDataReader(batch_size, shuffle=True)
+    with DataLoader(reader, NumpyThrough(), NumpyDataCollator(), tables[0], **options) as loader:
+        for number, _ in enumerate(loader):
+            if number in (300, 600, 900):
+                assert idle(loader)
+                slabs = loader._engine.pool._slabs.values()
+                real = sum(os.fstat(slab.fd).st_blocks * 512 for slab in slabs)
+                pages = len(slabs) * mmap.PAGESIZE
+                assert real <= loader.memory().slabs + pages
+                assert loader.memory().total <= 120 * MIB
 
 
 @pytest.mark.parametrize("workers", ["thread", "process"])

@@ -241,7 +241,7 @@ class ProcessExecutor(Executor):
             return
         task, number = engine.task_of(worker), message[1]
         if word == "failed":
-            self._return_grant(member, None)
+            self._lose_grant(member)
             member.slabs.intersection_update(message[4])
             member.leases.clear()
             engine.task_failed(worker, number, task, _arrived(message[3]))
@@ -259,11 +259,13 @@ class ProcessExecutor(Executor):
             block, size = (slab, size), size + placed_bytes
             engine.read_finished(worker, number, task, block, rows, size, types, placed, layout)
         else:
-            _, _, _, packed, names, size, slab, made, seconds, problem, kept, held, ended = message
+            _, _, _, packed, names, size, slab, made, seconds, problem, kept, written, held, ended = message
             if kept is not None and kept == member.granted:  # user code holds arrays on it
                 engine.pool.disown(kept)
                 member.slabs.discard(kept)
                 member.granted = None
+            if member.granted is not None:
+                engine.pool.touch(member.granted, written)
             if slab is not None:
                 self._adopt(member, slab, made, fds, size)
                 self._run_bytes = size
@@ -308,6 +310,13 @@ class ProcessExecutor(Executor):
             self._engine.pool.give(member.granted)
         member.granted = None
 
+    def _lose_grant(self, member: _Member) -> None:
+        """Give back what a worker was granted whose task failed: nobody knows how much of it was written."""
+        pool, granted = self._engine.pool, member.granted
+        if granted is not None and granted in pool:
+            pool.touch(granted, pool[granted].capacity)
+        self._return_grant(member, None)
+
     def _bury(self, worker: int, member: _Member) -> None:
         """Take note of a worker's end; its task is given to another."""
         member.channel.close()
@@ -318,7 +327,7 @@ class ProcessExecutor(Executor):
                 self._start_deaths += 1
                 if self._start_deaths >= _START_DEATHS:
                     self._engine.fail(WorkerDied(f"worker {worker} {how} while it started"))
-            self._return_grant(member, None)
+            self._lose_grant(member)
             del self._members[worker]
             self._engine.worker_lost(worker, how)
             self._engine.look_after()

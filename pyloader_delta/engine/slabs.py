@@ -116,8 +116,12 @@ class SlabPool:
         return number in self._slabs
 
     def find(self, size_bytes: int) -> int | None:
-        """Take a free slab of at least so many bytes, the one that is warmest for them; None where there is none."""
-        fitting = [n for n in self._free if self._slabs[n].capacity >= size_bytes]
+        """Take a free slab of at least so many bytes, the one that is warmest for them; None where there is none.
+
+        Not one that costs much more: the rest of its memory could not be given back meanwhile.
+        """
+        most = _STEP * max(size_bytes, _SMALLEST)
+        fitting = [n for n in self._free if self._slabs[n].capacity >= size_bytes and self._slabs[n].touched <= most]
         if not fitting:
             return None
 
@@ -150,6 +154,7 @@ class SlabPool:
         if size_bytes > slab.touched:
             self._cost += size_bytes - slab.touched
             slab.touched = size_bytes
+            self.trim()
 
     def pin(self, number: int) -> None:
         """Note that a task uses a slab: given back meanwhile, it is not taken before the task ends."""

@@ -165,8 +165,12 @@ class _Worker:
     ) -> Reply:  # fmt: skip
         slabs: list[tuple[int, int | None, list[int]]] = []
 
+        written = 0  # of what was granted: it may turn out to be too small
+
         def take(size_bytes: int) -> NDArray[np.uint8]:
+            nonlocal written
             slabs.append(self._slab(size_bytes, None if slabs else granted))
+            written = size_bytes if slabs[-1][0] == granted else written
             return self._slabs[slabs[-1][0]].array
 
         windows: list[WindowBlocks] = []
@@ -203,7 +207,7 @@ class _Worker:
         for slab, capacity, _ in slabs:
             if capacity is not None or slab == kept:
                 self._slabs.pop(slab).close()  # too small and seen by nobody else, or the user's own now
-        result = packed, names, made.packed.size_bytes, used, new, made.seconds, problem, kept
+        result = packed, names, made.packed.size_bytes, used, new, made.seconds, problem, kept, written
         del tray, made, windows
         leases.clear()
         return ("run", number, task.number, *result, *self._ended(given)), fds

@@ -1,0 +1,51 @@
+"""Slabs: what they cost is known, and what waits for use is given back as soon as there is no place for it."""
+
+import os
+
+import pytest
+
+from pyloader_delta.engine.slabs import SlabPool
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def pool():
+    found = SlabPool(shared=True, max_bytes=10 * MIB)
+    yield found
+    found.close()
+
+
+def taken(pool, size_bytes):
+    """Return a slab, filled."""
+    number = pool.take(size_bytes)
+    pool[number].array[:size_bytes] = 1
+    pool.touch(number, size_bytes)
+    return number
+
+
+def real(pool, number):
+    return os.fstat(pool[number].fd).st_blocks * 512
+
+
+def test_a_free_slab_is_emptied_when_another_grows_beyond_what_there_is_room_for(pool):
+    free, other = taken(pool, 6 * MIB), taken(pool, 2 * MIB)
+    pool.give(free)
+    assert real(pool, free) == 6 * MIB
+    pool.touch(other, 5 * MIB)
+    assert real(pool, free) == 0
+    assert pool.cost_bytes == 5 * MIB
+
+
+def test_what_is_small_does_not_take_a_slab_that_costs_much_more(pool):
+    large = taken(pool, 9 * MIB)
+    pool.give(large)
+    assert pool.find(MIB) is None
+    assert pool.find(8 * MIB) == large
+
+
+def test_a_slab_that_was_emptied_serves_whatever_fits_in(pool):
+    large, other = taken(pool, 9 * MIB), taken(pool, MIB)
+    pool.give(large)
+    pool.touch(other, 2 * MIB)
+    assert pool.find(MIB) == large
