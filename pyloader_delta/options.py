@@ -22,6 +22,8 @@ GROUP_ROWS, GROUP_BYTES = 1 << 17, 16 << 20
 """Rows, and bytes of them by the chunks' own estimates, that a `rowwise` dataset gets in one call, at most."""
 _GROUPS_OF_WINDOW = 4
 """Such calls for a window, at least: who asks for a small window has little memory for batches, too."""
+PYTHON_GROUP_ROWS = 4096
+"""Rows that one of Python values gets in one call, at most: they take so long that workers should share them."""
 SLOW_GROUP_ROWS = 2048
 """Rows that one of `slow_rows` gets in one call, at most."""
 
@@ -143,13 +145,21 @@ def make_options(
         prefetch_factor=whole(prefetch_factor, "prefetch_factor", at_least=1),
         timeout_s=float(timeout) if timeout < _ENDLESS_S else 0.0,
         batch_size=batch_size,
-        group_rows=(SLOW_GROUP_ROWS if getattr(dataset, "slow_rows", False) else GROUP_ROWS) if dataset.rowwise else 0,
+        group_rows=_group_rows(dataset),
         audit=flag(audit, "audit"),
         trace=flag(trace, "trace"),
         skips=on_error == "skip",
         limit=None if limit is None else whole(limit, "limit", at_least=1),
         may_read_ahead=datareader._is_ours or flag(datareader.reads_ahead, "the reader's reads_ahead"),
     )
+
+
+def _group_rows(dataset: Dataset[Any]) -> int:
+    if not dataset.rowwise:
+        return 0
+    if getattr(dataset, "slow_rows", False):
+        return SLOW_GROUP_ROWS
+    return PYTHON_GROUP_ROWS if dataset.input_format == "python" else GROUP_ROWS
 
 
 def group_size(options: Options, size_bytes: int, n_rows: int | None) -> int:

@@ -1,0 +1,56 @@
+"""How many rows a `rowwise` dataset gets in one call: what the docs say, whatever the budget."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from pyloader_delta import DataLoader, Dataset, DeltaDataReader, NumpyDataCollator
+
+N_ROWS, BATCH_SIZE = 200_000, 1000
+
+
+class Counting(Dataset):
+    """Tells with each row how many there were in its call."""
+
+    rowwise = True
+
+    def __init__(self, input_format):
+        self.input_format = input_format
+
+    def batch_encode(self, batch):
+        n_rows = batch.num_rows if self.input_format == "arrow" else len(batch["x"])
+        return {"n": [n_rows] * n_rows}
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """One row group of 1.6 MB."""
+    path = tmp_path_factory.mktemp("t") / "t"
+    write_deltalake(path, pa.table({"x": np.arange(N_ROWS)}))
+    return str(path)
+
+
+def calls(table, input_format, **options):
+    """Return how many rows came with each number of rows in a call."""
+    reader = DeltaDataReader(BATCH_SIZE, shuffle="shuffle_window" in options)
+    with DataLoader(reader, Counting(input_format), NumpyDataCollator(), table, num_workers=0, **options) as loader:
+        found = np.concatenate([batch["n"] for batch in loader])
+    return dict(zip(*(part.tolist() for part in np.unique(found, return_counts=True)), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("input_format", "options", "most"),
+    [
+        ("python", {}, 4096),
+        ("numpy", {}, 131_072),
+        ("arrow", {}, 131_072),
+        ("numpy", {"memory_budget": "24MiB"}, 131_072),
+        ("numpy", {"shuffle_window": "1MiB"}, (1 << 20) // 4 // 8),
+        ("numpy", {"shuffle_window": 80_000}, 20_000),
+    ],
+)
+def test_what_is_encoded_together(table, input_format, options, most):
+    found = calls(table, input_format, **options)
+    assert sum(found.values()) == N_ROWS
+    assert max(found) == most // BATCH_SIZE * BATCH_SIZE
