@@ -53,10 +53,7 @@ def picture(document: dict[str, Any]) -> str:
     machine = document["machine"]
     parts = [f"{machine['cpu']}, {machine['cores']} cores, Python {machine['python']}, pyarrow {machine['pyarrow']}."]
     if any(one["rounds"] < ROUNDS for found in document["medians"].values() for one in found.values()):
-        parts.append(
-            "Some figures are of one round, taken while the machine was busy with other work: those by the clock "
-            "(rows/s, first batch) say little."
-        )
+        parts.append("Some figures are of one round: those by the clock (rows/s, first batch) say little.")
     for workload, sizes in WORKLOADS.items():
         found = document["medians"].get(workload)
         if found:
