@@ -241,7 +241,7 @@ class ProcessExecutor(Executor):
             return
         task, number = engine.task_of(worker), message[1]
         if word == "failed":
-            self._lose_grant(member)
+            self._return_grant(member, None, None)
             member.slabs.intersection_update(message[4])
             member.leases.clear()
             engine.task_failed(worker, number, task, _arrived(message[3]))
@@ -253,8 +253,7 @@ class ProcessExecutor(Executor):
             if slab is not None:
                 self._adopt(member, slab, made, fds, size)
                 self._block_bytes = size if placed is not None else self._block_bytes
-            else:
-                self._return_grant(member, None)
+            self._return_grant(member, slab, 0)
             assert isinstance(task, ReadTask)
             block, size = (slab, size), size + placed_bytes
             engine.read_finished(worker, number, task, block, rows, size, types, placed, layout)
@@ -264,13 +263,10 @@ class ProcessExecutor(Executor):
                 engine.pool.disown(kept)
                 member.slabs.discard(kept)
                 member.granted = None
-            if member.granted is not None:
-                engine.pool.touch(member.granted, written)
             if slab is not None:
                 self._adopt(member, slab, made, fds, size)
                 self._run_bytes = size
-            else:
-                self._return_grant(member, None)
+            self._return_grant(member, slab, written)
             assert isinstance(task, RunTask)
             error = None if problem is None else _arrived(problem)
             try:
@@ -297,25 +293,27 @@ class ProcessExecutor(Executor):
         return replace(packed, lent=tuple(lent_there))
 
     def _adopt(self, member: _Member, slab: int, capacity: int | None, fds: list[int], size: int) -> None:
-        """Take a filled slab from a worker; the one it was granted goes back if it is another."""
+        """Take a filled slab from a worker."""
         pool = self._engine.pool
         if capacity is not None:
             pool.add(Slab(capacity, shared=True, fd=fds[0]), slab)
             member.slabs.add(slab)
         pool.touch(slab, size)
-        self._return_grant(member, slab)
 
-    def _return_grant(self, member: _Member, used: int | None) -> None:
-        if member.granted is not None and member.granted != used:
-            self._engine.pool.give(member.granted)
-        member.granted = None
+    def _return_grant(self, member: _Member, used: int | None, written: int | None) -> None:
+        """Take back the slab that a worker was granted.
 
-    def _lose_grant(self, member: _Member) -> None:
-        """Give back what a worker was granted whose task failed: nobody knows how much of it was written."""
+        Args:
+            member: The worker.
+            used: The slab that its result lies in, which may be that one.
+            written: Bytes of it that were; None where nobody knows.
+        """
         pool, granted = self._engine.pool, member.granted
         if granted is not None and granted in pool:
-            pool.touch(granted, pool[granted].capacity)
-        self._return_grant(member, None)
+            pool.touch(granted, pool[granted].capacity if written is None else written)
+            if granted != used:
+                pool.give(granted)
+        member.granted = None
 
     def _bury(self, worker: int, member: _Member) -> None:
         """Take note of a worker's end; its task is given to another."""
@@ -327,7 +325,7 @@ class ProcessExecutor(Executor):
                 self._start_deaths += 1
                 if self._start_deaths >= _START_DEATHS:
                     self._engine.fail(WorkerDied(f"worker {worker} {how} while it started"))
-            self._lose_grant(member)
+            self._return_grant(member, None, None)
             del self._members[worker]
             self._engine.worker_lost(worker, how)
             self._engine.look_after()
