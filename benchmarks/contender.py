@@ -37,7 +37,7 @@ def consume(batch: dict[str, Any]) -> int:
 def limit(table: Path, args: argparse.Namespace) -> Iterator[Pass]:
     from benchmarks import limit
 
-    yield partial(limit.decoded_on_each_core, handmade.paths(table), args.workload)
+    yield partial(limit.decoded_on_each_core, handmade.paths(table), args.workload, args.shuffle_rows)
 
 
 @contextmanager

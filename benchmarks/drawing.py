@@ -81,7 +81,7 @@ def _write(figure: Any, path: Path) -> None:
 
 
 def _colour(name: str) -> str:
-    return LIMIT if name == "limit" else OURS_COLOR if name in OURS else RIVAL
+    return LIMIT if name.startswith("limit") else OURS_COLOR if name in OURS else RIVAL
 
 
 def _short(value: float) -> str:

@@ -116,6 +116,41 @@ def test_the_limit_decodes_each_row(table, request):
     assert sum(limit.decoded(handmade.paths(table), workload)) == n_rows(workload)
 
 
+@pytest.mark.parametrize("table", WORKLOADS, indirect=True)
+@pytest.mark.parametrize("window_rows", [70, 1 << 20])
+def test_the_limit_of_shuffling_takes_each_row_once(table, window_rows, request, monkeypatch):
+    workload = request.node.callspec.params["table"]
+    read, taken = [], []
+    rows_of, encoded = limit.rows_of, limit.encoded
+
+    def spied(array):
+        found = rows_of(array)
+        if found is not None and pa.types.is_int64(array.type):
+            read.append(len(found))
+        return found
+
+    monkeypatch.setattr(limit, "rows_of", spied)
+    monkeypatch.setattr(limit, "encoded", lambda rows, workload: (taken.append(rows.num_rows), encoded(rows, workload)))
+    windows = list(limit.mixed(handmade.paths(table), workload, window_rows))
+    assert sum(windows) == n_rows(workload)
+    assert max(windows) <= window_rows
+    assert sum(read) == 2 * n_rows(workload)
+    assert sum(taken) == (n_rows(workload) if workload in ("jpeg", "tokens", "text") else 0)
+
+
+def test_a_window_of_the_limit_holds_what_was_placed_and_takes_all_of_it():
+    window = limit.Window(8)
+    kinds = {"x": pa.array([1, 2, 3]), "image": pa.array([b"ab", b"cd", b"ef"]), "text": pa.array(["a", "bb", "c"])}
+    window.place(pa.table(kinds).slice(1))
+    window.place(pa.table(kinds))
+    assert window._columns["x"][:5].tolist() == [2, 3, 1, 2, 3]
+    assert window._columns["image"][:5].tolist() == [b"cd", b"ef", b"ab", b"cd", b"ef"]
+    assert pa.concat_tables(window._tables)["text"].to_pylist() == ["bb", "c", "a", "bb", "c"]
+    assert window.taken("tabular") == 5
+    assert sorted(window._room[:10].view("V2").tolist()) == [b"ab", b"cd", b"cd", b"ef", b"ef"]
+    assert window.n_rows == 0
+
+
 def test_texts_are_cut_and_filled_up_to_64_tokens():
     words = handmade.words().to_pylist()
     texts = pa.array(["", f"{words[0]}  {words[7]} Unknown", " ".join(words[:70])])
@@ -176,6 +211,12 @@ def test_ratios_are_to_the_limit_of_the_same_round():
     assert "threads: 1.5 times the limit, 1.3 is wanted" in page.verdict(document)
 
 
+def test_what_mixing_alone_costs_stands_beside_a_ratio_that_is_not_reached():
+    runs = [picture_run("limit", 1.0), picture_run("limit shuffled", 1.9), picture_run("threads shuffled", 2.5)]
+    found = page.verdict(picture.summary(runs))
+    assert "tabular, threads shuffled: 2.5 times the limit, 1.8 is wanted; decoding and mixing alone: 1.9" in found
+
+
 def test_a_rival_that_is_ahead_is_told():
     runs = [picture_run("limit", 1.0), picture_run("threads", 1.2), picture_run("nodes", 1.1, rows_per_s=9.0)]
     found = page.verdict(picture.summary(runs))
@@ -187,11 +228,11 @@ def test_a_rival_that_is_ahead_is_told():
 def test_a_picture_goes_on_where_it_was_cut_off():
     args = argparse.Namespace(workloads=["jpeg"], only=["threads", "torch"], rounds=2, rival_rounds=1)
     every = list(picture.missing(args, []))
-    assert [run["name"] for run in every[:3]] == ["limit", "threads", "threads shuffled"]
-    assert len(every) == 3 + 2 + 3
-    assert list(picture.missing(args, every[:4])) == every[4:]
-    failed = [*every[:3], {**every[3], "failed": "no"}]
-    assert all(run["name"] != every[3]["name"] for run in picture.missing(args, failed))
+    assert [run["name"] for run in every[:4]] == ["limit", "limit shuffled", "threads", "threads shuffled"]
+    assert len(every) == 4 + 2 + 4
+    assert list(picture.missing(args, every[:5])) == every[5:]
+    failed = [*every[:4], {**every[4], "failed": "no"}]
+    assert all(run["name"] != every[4]["name"] for run in picture.missing(args, failed))
 
 
 def test_the_page_keeps_what_stands_around_its_markers():

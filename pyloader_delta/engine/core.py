@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from pyloader_delta.engine.leases import Lease, Leases
 from pyloader_delta.engine.mapped import advise
 from pyloader_delta.engine.meter import Meter
 from pyloader_delta.engine.notes import Notes
+from pyloader_delta.engine.outcome import Outcome
 from pyloader_delta.engine.pack import EMPTY, Packed, unpack
 from pyloader_delta.engine.region import Region
 from pyloader_delta.engine.regions import Regions
@@ -25,19 +25,6 @@ from pyloader_delta.engine.scheduler import Scheduler
 from pyloader_delta.engine.slabs import SlabPool
 from pyloader_delta.engine.tasks import MixTask, ReadTask, RunTask, Task
 from pyloader_delta.errors import LoaderTimeout, WorkerDied
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """A run ready for delivery."""
-
-    task: RunTask
-    packed: Packed
-    slab: int | None
-    """Number of the slab that holds it; None where it holds no array."""
-    error: BaseException | None
-    """What ended the run after the batches that are there."""
-
 
 Run = tuple[RunTask, Iterator[Any], BaseException | None, list[int], Notes]
 
@@ -251,6 +238,8 @@ class Engine:
         if self._cancelled >= self._number:
             self._end_pass()
         self._pass_error = self._pass_error or self._dispatch()
+        if self._is_awaited():
+            self.changed.notify_all()
 
     def held(self, number: int, reads: tuple[int, ...]) -> list[Any] | None:
         """Return the blocks of some read tasks of pass `number`; None where that pass has ended."""
@@ -306,10 +295,15 @@ class Engine:
         except Exception as error:
             advise(error)
             return error
-        finally:
-            self.changed.notify_all()
         self._let_go(scheduler)
         return None
+
+    def _is_awaited(self) -> bool:
+        """Return whether something has come that the training loop may wait for; to wake it for less costs time."""
+        scheduler, error = self.scheduler, self._broken or self._pass_error
+        if scheduler is None or error is not None or scheduler.done:
+            return True
+        return scheduler.delivered_runs in {*self._outcomes, *(scheduler.failure or ())[:1]}
 
     def _let_go(self, scheduler: Scheduler) -> None:
         """Give back what holds chunks that nobody needs any more."""

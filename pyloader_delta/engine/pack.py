@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, repeat
 from operator import itemgetter
 from typing import Any
 
@@ -18,11 +18,11 @@ from pyloader_delta.engine.notes import NOTHING, Notes
 from pyloader_delta.engine.slabs import aligned, put
 from pyloader_delta.engine.tree import Spec, has_rest, put_together
 
-Place = tuple[np.dtype[Any], tuple[int, ...], int, int, int]
-"""(dtype, shape, bytes from the batch's start, bytes to the same array of the next batch, memory).
+Place = tuple[np.dtype[Any], tuple[int, ...], int, int, int, Sequence[int] | None]
+"""(dtype, shape, bytes from the batch's start, bytes to the same array of the next batch, memory, cuts).
 
 Memory 0 is the slab; an array lies there at the batch's start + offset + steps * step. In lent memory the start does
-not count."""
+not count. With cuts it is one array over several batches, and that of steps i is its part cuts[i]..cuts[i + 1]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,15 @@ class Packed:
 
     def sizes(self) -> list[int]:
         """Return the bytes of each batch's arrays."""
-        sizes = [sum(_nbytes(dtype, shape) for dtype, shape, *_ in places) for _, places in self.layouts]
-        return [sizes[layout] for layout, _, _ in self.batches]
+        whole = [sum(_nbytes(place[0], place[1]) for place in places if place[5] is None) for _, places in self.layouts]
+        cut = [
+            [(_nbytes(dtype, shape[1:]), cuts) for dtype, shape, *_, cuts in places if cuts is not None]
+            for _, places in self.layouts
+        ]
+        return [
+            whole[layout] + sum(size * (cuts[step + 1] - cuts[step]) for size, cuts in cut[layout])
+            for layout, _, step in self.batches
+        ]
 
 
 EMPTY = Packed((), (), 0)
@@ -240,38 +247,42 @@ class _Plan:
             if kept is None:
                 self.copies.append((array, offset, rows, step))
                 self.end += aligned(array.nbytes) if part.rows is None else step * len(part.rows)
-            places.append((array.dtype, shape, offset if memory else offset - start, step, memory))
+            places.append((array.dtype, shape, offset if memory else offset - start, step, memory, None))
         layout = self._layout(part.spec, tuple(places))
         if part.rows is None:
             self.batches.append((layout, start, 0))
             return
         self.batches += [(layout, start, i) for i in range(len(part.rows) - 1)]
         if part.rows[-1] != rows:
-            short = tuple((dtype, (part.rows[-1], *shape[1:]), at, step, m) for dtype, shape, at, step, m in places)
-            layout = self._layout(part.spec, short)
+            layout = self._layout(part.spec, _shortened(places, part.rows[-1]))
         self.batches.append((layout, start, len(part.rows) - 1))
 
     def _add_cut(self, part: Part, rows: Sequence[int], cuts: Sequence[Sequence[int] | None]) -> None:
-        """Add batches whose arrays differ in length: each batch has a layout of its own.
+        """Add batches whose arrays differ in length.
 
         Arrays that are cut by rows begin aligned in each batch, the others where the batch before ends; these may stay.
         """
-        found: list[list[Place]] = [[] for _ in rows]
+        places: list[Place] = []
         for array, bounds in zip(part.arrays, cuts, strict=True):
-            item = array.shape[1:]
-            row_bytes, step = _nbytes(array.dtype, item), aligned(_nbytes(array.dtype, (rows[0], *item)))
-            kept = None if bounds is None else self._stays(array, None)
+            if bounds is None:
+                shape = (rows[0], *array.shape[1:])
+                step = aligned(_nbytes(array.dtype, shape))
+                places.append((array.dtype, shape, self.end, step, 0, None))
+                self.copies.append((array, self.end, rows[0], step))
+                self.end += step * len(rows)
+                continue
+            kept = self._stays(array, None)
             memory, start = kept or (0, self.end)
-            for number, n_rows in enumerate(rows):
-                at = number * step if bounds is None else bounds[number] * row_bytes
-                n_there = n_rows if bounds is None else bounds[number + 1] - bounds[number]
-                found[number].append((array.dtype, (n_there, *item), start + at, 0, memory))
+            places.append((array.dtype, array.shape, start, 0, memory, bounds))
             if kept is None:
-                self.copies.append((array, self.end, None if bounds is not None else rows[0], step))
-                self.end += aligned(array.nbytes) if bounds is not None else step * len(rows)
-        for places in found:
-            self.batches.append((len(self.layouts), 0, 0))
-            self.layouts.append((part.spec, tuple(places)))
+                self.copies.append((array, start, None, 0))
+                self.end += aligned(array.nbytes)
+        self.layouts.append((part.spec, tuple(places)))
+        if rows[-1] != rows[0]:
+            self.layouts.append((part.spec, _shortened(places, rows[-1])))
+        first = len(self.layouts) - 1 - (rows[-1] != rows[0])
+        self.batches += [(first, 0, i) for i in range(len(rows) - 1)]
+        self.batches.append((len(self.layouts) - 1, 0, len(rows) - 1))
 
     def _stays(self, array: NDArray[Any], rows: int | None) -> tuple[int, int] | None:
         """Return where an array can stay; None where it must be copied, lest two share memory: each gets its own."""
@@ -319,23 +330,28 @@ def _arrays(
     places: Sequence[Place], memories: Sequence[NDArray[Any]], start: int, steps: Sequence[int]
 ) -> Iterator[tuple[NDArray[Any], ...]]:
     """Yield the arrays of some batches of one layout."""
-    origins = [(0 if place[-1] else start) + place[2] for place in places]
-    if (
-        places and len(steps) > 1 and steps[-1] - steps[0] == len(steps) - 1
-    ):  # one array over all of them, cut: twice as fast
-        whole = [
-            np.ndarray(
-                (len(steps), *shape), dtype, memories[at], origin + steps[0] * step, _strides(dtype, shape, step)
-            )
-            for (dtype, shape, _, step, at), origin in zip(places, origins, strict=True)
-        ]
-        yield from zip(*whole, strict=True)
-        return
-    for number in steps:
-        yield tuple(
-            np.ndarray(shape, dtype, memories[at], origin + number * step)
-            for (dtype, shape, _, step, at), origin in zip(places, origins, strict=True)
-        )
+    if not places:
+        yield from repeat((), len(steps))
+    neighbours = steps[-1] - steps[0] == len(steps) - 1
+    found: list[Iterable[NDArray[Any]]] = []
+    for dtype, shape, offset, step, at, cuts in places:
+        origin = offset + (0 if at else start)
+        if cuts is not None:
+            whole = np.ndarray(shape, dtype, memories[at], origin)
+            found.append([whole[cuts[number] : cuts[number + 1]] for number in steps])
+        elif len(steps) > 1 and neighbours:  # one array over all of them, cut: twice as fast
+            strides = _strides(dtype, shape, step)
+            found.append(np.ndarray((len(steps), *shape), dtype, memories[at], origin + steps[0] * step, strides))
+        else:
+            found.append([np.ndarray(shape, dtype, memories[at], origin + number * step) for number in steps])
+    yield from zip(*found, strict=True)
+
+
+def _shortened(places: Sequence[Place], n_rows: int) -> tuple[Place, ...]:
+    """Return the places of a last batch that has fewer rows."""
+    return tuple(
+        (d, s if cuts is not None else (n_rows, *s[1:]), at, step, m, cuts) for d, s, at, step, m, cuts in places
+    )
 
 
 def _strides(dtype: np.dtype[Any], shape: tuple[int, ...], step: int) -> tuple[int, ...]:

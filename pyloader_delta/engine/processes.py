@@ -24,6 +24,7 @@ from pyloader_delta.engine.region import Region, load_layout
 from pyloader_delta.engine.slabs import Slab
 from pyloader_delta.engine.tasks import MixTask, ReadTask, RunTask, Task
 from pyloader_delta.engine.work import StagesLike
+from pyloader_delta.engine.worker import BlockRef
 from pyloader_delta.errors import StageError, WorkerDied
 
 _GRACE_S = 2.0  # a worker that is told to end may take this long, its user's close() included; kill comes next
@@ -96,7 +97,7 @@ class ProcessExecutor(Executor):
         member, engine, pool = self._members[worker], self._engine, self._engine.pool
         windows = [segment.window for segment in task.segments] if isinstance(task, RunTask) else [task.window]
         regions = [_region_ref(engine.region(number, task.epoch, window)) for window in windows]
-        refs: list[list[tuple[int | None, int]]] = []
+        refs: list[list[BlockRef]] = []
         lends: list[bool] = []
         if isinstance(task, RunTask):
             refs = [[engine.blocks[read] for read in segment.reads] for segment in task.segments]
@@ -105,11 +106,12 @@ class ProcessExecutor(Executor):
             lends = [lease is not None for lease in member.leases]
         elif isinstance(task, ReadTask):
             size = sum(chunk.size_bytes for chunk in task.chunks) + _SPARE
-            member.granted = pool.find(size if regions[0] is None else self._block_bytes)
-        needed = {slab for window in refs for slab, _ in window if slab is not None}
+            size = size if regions[0] is None else self._block_bytes
+            member.granted = pool.find(size) if size else None
+        needed = {slab for window in refs for slab in self.slabs(window)}
         needed |= {region[0] for region in regions if region is not None}
         needed |= {member.granted} if member.granted is not None else set()
-        new, gone = sorted(needed - member.slabs), [slab for slab in member.slabs if slab not in pool]
+        new, gone = sorted(needed - member.slabs), member.slabs - pool.numbers
         member.slabs = (member.slabs | needed).difference(gone)
         mapped = [(slab, pool[slab].capacity) for slab in new]
         message = (number, task, refs, regions, member.granted, mapped, gone, lends)
@@ -117,24 +119,24 @@ class ProcessExecutor(Executor):
             member.channel.send(message, [fd for slab in new if (fd := pool[slab].fd) is not None])
 
     def _lent(
-        self, number: int, task: RunTask, segment: int, blocks: list[tuple[int | None, int]],
+        self, number: int, task: RunTask, segment: int, blocks: list[BlockRef],
         region: tuple[int, int, bytes, frozenset[str] | None] | None,
     ) -> tuple[list[int], Lease] | None:  # fmt: skip
         """Return the slabs of a run's window in which batches may stay, with a lease on them; None for none."""
         if not self._lends or task.again:
             return None
-        slabs = [slab for slab, _ in blocks if slab is not None]
-        size = sum(n for _, n in blocks) + (0 if region is None else load_layout(region[2]).size_bytes(region[1]))
+        slabs = self.slabs(blocks)
+        size = sum(block[1] for block in blocks if isinstance(block, tuple))
+        size += 0 if region is None else load_layout(region[2]).size_bytes(region[1])
         lease = self._engine.lease(number, task.epoch, task.segments[segment].window, size, slabs)
         return None if lease is None else ([*slabs, *([] if region is None else [region[0]])], lease)
 
-    def discard(self, block: tuple[int | None, int]) -> None:
-        slab, _ = block
-        if slab is not None:
-            self._engine.pool.give(slab)
+    def discard(self, block: BlockRef) -> None:
+        if isinstance(block, tuple):
+            self._engine.pool.give(block[0])
 
-    def slabs(self, blocks: list[tuple[int | None, int]]) -> list[int]:
-        return [slab for slab, _ in blocks if slab is not None]
+    def slabs(self, blocks: list[BlockRef]) -> list[int]:
+        return [block[0] for block in blocks if isinstance(block, tuple)]
 
     def wait(self, changed: threading.Condition, timeout_s: float | None) -> None:
         changed.wait(timeout_s)
@@ -249,14 +251,14 @@ class ProcessExecutor(Executor):
             assert isinstance(task, MixTask)
             engine.mix_finished(worker, number, task)
         elif word == "read":
-            _, _, _, rows, size, placed_bytes, types, placed, layout, slab, made = message
+            _, _, _, rows, block, placed_bytes, types, placed, layout, made = message
+            slab, size = block if isinstance(block, tuple) else (None, len(block))
             if slab is not None:
                 self._adopt(member, slab, made, fds, size)
-                self._block_bytes = size if placed is not None else self._block_bytes
+                self._block_bytes = _expected(size, self._block_bytes) if placed is not None else self._block_bytes
             self._return_grant(member, slab, 0)
             assert isinstance(task, ReadTask)
-            block, size = (slab, size), size + placed_bytes
-            engine.read_finished(worker, number, task, block, rows, size, types, placed, layout)
+            engine.read_finished(worker, number, task, block, rows, size + placed_bytes, types, placed, layout)
         else:
             _, _, _, packed, names, size, slab, made, seconds, problem, kept, written, held, ended = message
             if kept is not None and kept == member.granted:  # user code holds arrays on it
@@ -265,7 +267,7 @@ class ProcessExecutor(Executor):
                 member.granted = None
             if slab is not None:
                 self._adopt(member, slab, made, fds, size)
-                self._run_bytes = size
+                self._run_bytes = _expected(size, self._run_bytes)
             self._return_grant(member, slab, written)
             assert isinstance(task, RunTask)
             error = None if problem is None else _arrived(problem)
@@ -340,6 +342,11 @@ class ProcessExecutor(Executor):
         for member in members:
             _end(member.process, deadline)
             member.channel.close()
+
+
+def _expected(size: int, before: int) -> int:
+    """Return what a result will take: as much as the largest lately. Too small a slab is replaced by a new one."""
+    return max(size, before - before // 8)
 
 
 def _region_ref(region: Region | None) -> tuple[int, int, bytes, frozenset[str] | None] | None:

@@ -40,10 +40,10 @@ def named(
         (
             spec,
             tuple(
-                (dtype, shape, offset + bases[at - 1], step, names.index(found[at - 1][0]) + 1)
+                (dtype, shape, offset + bases[at - 1], step, names.index(found[at - 1][0]) + 1, cuts)
                 if at
-                else (dtype, shape, offset, step, 0)
-                for dtype, shape, offset, step, at in places
+                else (dtype, shape, offset, step, 0, cuts)
+                for dtype, shape, offset, step, at, cuts in places
             ),
         )
         for spec, places in packed.layouts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, KeysView
 from typing import Any, cast
 
 import numpy as np
@@ -114,6 +114,11 @@ class SlabPool:
 
     def __contains__(self, number: int) -> bool:
         return number in self._slabs
+
+    @property
+    def numbers(self) -> KeysView[int]:
+        """Numbers of all slabs."""
+        return self._slabs.keys()
 
     def find(self, size_bytes: int) -> int | None:
         """Take a free slab of at least so many bytes, the one that is warmest for them; None where there is none.

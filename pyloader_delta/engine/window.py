@@ -65,6 +65,7 @@ class WindowBlocks:
         """Whether there may be columns that nobody else holds: batches can be made on their memory."""
         self._gathered: dict[tuple[str, ...], Gathered] = {}
         self._rows: dict[str, Rows | None] = {}
+        self._order: tuple[Any, NDArray[np.int64]] | None = None
 
     def gathered(self, names: tuple[str, ...]) -> Gathered:
         """Return what columns are when they are gathered from this window alone: `names` first, then what else it has.
@@ -97,6 +98,15 @@ class WindowBlocks:
             self._rows[name] = Rows.of(self.column(name)[0])
         return self._rows[name]
 
+    def order(self, segment: Segment) -> NDArray[np.int64]:
+        """Return numbers of the rows of a segment that is mixed; a small window's all at once, for its other runs."""
+        if segment.n_rows > _SMALL:
+            return permuted(segment.n_rows, segment.key or (), segment.start, segment.stop)
+        known = self._order
+        if known is None or known[0] != (segment.n_rows, segment.key):
+            known = self._order = (segment.n_rows, segment.key), permuted(segment.n_rows, segment.key or ())
+        return known[1][segment.start : segment.stop]
+
     def field(self, name: str) -> pa.Field:
         """Return the window's field of that name; a null field where no block has it."""
         return self._by_name.get(name) or pa.field(name, pa.null())
@@ -111,6 +121,9 @@ class WindowBlocks:
                 found.append(path)
             row += n_rows
         return list(dict.fromkeys(found))
+
+
+_SMALL = 1 << 16  # rows: a part of an order costs as much as ten times as many rows of the whole, in steps of NumPy's
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +158,7 @@ class Where:
     @cached_property
     def numbers(self) -> NDArray[np.int64] | slice:
         """Numbers in the window of the segment's rows."""
-        segment = self._segment
-        if segment.key is None:
-            return self._places
-        return permuted(segment.n_rows, segment.key, segment.start, segment.stop)
+        return self._places if self._segment.key is None else self.window.order(self._segment)
 
     def of(self, name: str, pieces: list[Any]) -> tuple[list[tuple[int, Any]], NDArray[np.int64] | None]:
         """Return (piece, rows inside it) for each piece that has some, and each row's place among them if not as is."""

@@ -38,10 +38,11 @@ from pyloader_delta.errors import ContractError, StageError
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _WINDOWS_OPEN = 3
+_SHORT = 1 << 14  # bytes of a stream that needs no slab: of rows placed elsewhere, as a rule
 _IDLE_MS = 200  # without a task, after which what Arrow has freed and keeps goes back to the system
 
-BlockRef = tuple[int | None, int]
-"""(slab, bytes from its start that hold an Arrow stream); no slab where a read gave no rows."""
+BlockRef = tuple[int, int] | bytes
+"""(slab, bytes from its start that hold an Arrow stream), or a short stream itself; empty where a read gave no rows."""
 RegionRef = tuple[int, int, bytes, frozenset[str] | None]
 """(slab, rows, pickled layout, columns placed by all its readers)."""
 Reply = tuple[tuple[Any, ...], list[int]]
@@ -139,14 +140,20 @@ class _Worker:
                 os.close(fd)
 
     def _read(self, number: int, task: ReadTask, ref: RegionRef | None, granted: int | None) -> Reply:
-        slab = made = None
+        made = None
         fds: list[int] = []
         blocks = self._workshop.read(task, None if ref is None else self._region(ref))
         size = _stream_size(blocks)
-        if size:
+        block: BlockRef
+        if size <= _SHORT:
+            sink = pa.BufferOutputStream()
+            _stream(blocks, sink)
+            block = sink.getvalue().to_pybytes()
+        else:
             slab, made, fds = self._slab(size, granted)
-            _write_stream(blocks, self._slabs[slab])
-        result = blocks.rows, size, blocks.placed_bytes, blocks.types, blocks.placed, blocks.layout, slab, made
+            _stream(blocks, pa.FixedSizeBufferWriter(pa.py_buffer(self._slabs[slab].map)))
+            block = slab, size
+        result = blocks.rows, block, blocks.placed_bytes, blocks.types, blocks.placed, blocks.layout, made
         return ("read", number, task.number, *result), fds
 
     def _mix(self, number: int, task: MixTask, ref: RegionRef | None) -> Reply:
@@ -245,7 +252,7 @@ class _Worker:
                 room[: made.packed.size_bytes] = there[: made.packed.size_bytes]
             return room
 
-        numbers = {slab for window in refs for slab, _ in window if slab is not None}
+        numbers = {ref[0] for window in refs for ref in window if isinstance(ref, tuple)}
         numbers |= {region[0] for region in regions if region is not None}
         packed, names = named(made.packed, {number: self._slabs[number].array for number in numbers}, own)
         return replace(made, packed=packed), names
@@ -266,10 +273,13 @@ class _Worker:
         key = (number, *reads)
         window = self._windows.get(key)
         if window is None:
-            batches = [b for slab, size in refs if slab is not None for b in _open_stream(self._slabs[slab], size)]
+            there = [(self._slabs[block[0]], block[1]) for block in refs if isinstance(block, tuple)]
+            slabs = iter([pa.py_buffer(slab.map).slice(0, size) for slab, size in there])
+            streams = [next(slabs) if isinstance(block, tuple) else pa.py_buffer(block) for block in refs]
+            batches = [batch for stream in streams for batch in _opened(stream)]
             layout, arrays = (None, None) if ref is None else self._region(ref)
             mixed = frozenset() if ref is None or ref[3] is None else ref[3]
-            memories = [self._slabs[slab].array for slab, _ in refs if slab is not None]
+            memories = [slab.array for slab, _ in there]
             window = self._windows[key] = WindowBlocks(
                 batches, layout=layout, region=arrays, mixed=mixed, own=True, memories=memories
             )
@@ -341,20 +351,16 @@ def _stream_size(blocks: Blocks) -> int:
     return int(sink.size())
 
 
-def _write_stream(blocks: Blocks, slab: Slab) -> None:
-    _stream(blocks, pa.FixedSizeBufferWriter(pa.py_buffer(slab.map)))
-
-
 def _stream(blocks: Blocks, sink: Any) -> None:
     for batch in blocks.batches:
         with pa.ipc.new_stream(sink, batch.schema) as writer:
             writer.write_batch(batch)
 
 
-def _open_stream(slab: Slab, size: int) -> list[pa.RecordBatch]:
-    source = pa.BufferReader(pa.py_buffer(slab.map).slice(0, size))
+def _opened(stream: pa.Buffer) -> list[pa.RecordBatch]:
+    source = pa.BufferReader(stream)
     batches = []
-    while source.tell() < size:
+    while source.tell() < stream.size:
         batches += list(pa.ipc.open_stream(source))
     return batches
 
