@@ -248,8 +248,10 @@ class DataParquet:
 
     def _selected(self, table: pa.Table | None, first: int, n_rows: int, live: NDArray[np.bool_] | None) -> pa.Table:
         """Return rows in the logical schema; `live`: which of the file's from `first` on they are, None for all."""
-        if table is not None and self.view.as_is and table.num_columns == len(self.schema):
-            return table.replace_schema_metadata(None) if self.view.has_metadata else table
+        order = self.view.order
+        if table is not None and order is not None and table.num_columns == len(order) == len(self.schema):
+            found = table if self.view.as_is else table.select(order)
+            return found.replace_schema_metadata(None) if self.view.has_metadata else found
         row_id = self._selection.row_id
         if row_id is None:
             return self.columns.table(self.schema, table, n_rows)

@@ -57,6 +57,11 @@ class Column:
     _n_levels = 0
     _wanted_as_is: np.dtype[Any] | None = None
 
+    def passes(self, array: Any) -> bool:
+        """Return whether some rows are what `encode` gives of them, under the column's name alone."""
+        wanted = None if self.spec.null_mask else self._wanted_as_is  # NumPy takes None for float64 where it compares
+        return wanted is not None and type(array) is np.ndarray and array.dtype == wanted
+
     def encode(self, array: Any) -> dict[str, Any]:
         """Return the entries of some rows: arrays, `Ragged` or `Listed`, first axis rows.
 

@@ -151,11 +151,15 @@ class _Settled:
         for place, column in self._columns:
             found |= column.encode(arrays[place])
         for key, dtype, columns in self._matrices:
-            parts = [column.encode(arrays[place]) for place, column in columns]
-            keys = [column.spec.key for _, column in columns]
-            found[key] = matrix([part.pop(k) for part, k in zip(parts, keys, strict=True)], dtype, keys)
-            for part in parts:
-                found |= part
+            values = []
+            for place, column in columns:
+                if column.passes(arrays[place]):
+                    values.append(arrays[place])
+                else:
+                    part = column.encode(arrays[place])
+                    values.append(part.pop(column.spec.key))
+                    found |= part
+            found[key] = matrix(values, dtype, [column.spec.key for _, column in columns])
         return found
 
 

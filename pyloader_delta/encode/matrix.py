@@ -30,7 +30,7 @@ def matrix(columns: Sequence[NDArray[Any]], dtype: np.dtype[Any], names: Sequenc
         ValueTypeError: A value does not fit, see `casts.cast`.
     """
     columns = [
-        column if _fits(column.dtype, dtype) else cast(column, dtype, name)
+        column if column.dtype == dtype or _fits(column.dtype, dtype) else cast(column, dtype, name)
         for column, name in zip(columns, names, strict=True)
     ]
     n_rows = len(columns[0])
