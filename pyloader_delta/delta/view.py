@@ -54,8 +54,8 @@ class View:
         place = {leaf: number for number, leaf in enumerate(sorted(leaves))}  # it gives columns in the file's order
         alike = pa.schema(self.columns.stored.values()).equals(selection.schema, check_metadata=True)
         self.order = [place[leaf] for leaf in leaves] if alike and row_id is None else None
-        """Where the logical table's columns are in what pyarrow reads, if no more is to be done: wrapping each anew would
-        cost 5 % of decoding."""
+        """Where the logical table's columns are in what pyarrow reads, if that is all there is to do: to wrap each anew
+        would cost 5 % of decoding."""
         self.as_is = self.order == list(range(len(leaves)))
         """Whether they lie in that order."""
 
