@@ -60,9 +60,9 @@ def batches(
 
 
 def windows(paths: list[str], shuffle_rows: int = 0, *, epoch: int = 0, seed: int = 0) -> list[list[Group]]:
-    """Return the row groups in runs: of one, or in random order of as many as have `shuffle_rows` rows."""
+    """Return the row groups in runs: of one, or in random order of as many as it takes for `shuffle_rows` rows."""
     found = groups(paths, epoch if shuffle_rows else None, seed)
-    size = max(1, shuffle_rows // pq.read_metadata(paths[0]).row_group(0).num_rows)
+    size = max(1, -(-shuffle_rows // pq.read_metadata(paths[0]).row_group(0).num_rows))
     return [found[start : start + size] for start in range(0, len(found), size)]
 
 

@@ -68,6 +68,7 @@ def test_runs_of_row_groups_give_the_rows_that_workers_give(workload, table):
     wanted = checking.digest(handmade.batches(workload, paths, size))
     runs = handmade.windows(paths, mixed)
     assert max(map(len, runs)) == 4
+    assert max(map(len, handmade.windows(paths, mixed + 1))) == 5  # at least so many rows, as ours has
     found = (batch for number, run in enumerate(runs) for batch in handmade.window(workload, run, size, [number]))
     assert checking.difference(checking.digest(found), wanted) is None
     shared = (handmade.batches(workload, paths, size, mixed, worker=n, n_workers=2) for n in (0, 1))

@@ -248,10 +248,10 @@ class DataParquet:
 
     def _selected(self, table: pa.Table | None, first: int, n_rows: int, live: NDArray[np.bool_] | None) -> pa.Table:
         """Return rows in the logical schema; `live`: which of the file's from `first` on they are, None for all."""
-        order = self.view.order
-        if table is not None and order is not None and table.num_columns == len(order) == len(self.schema):
-            found = table if self.view.as_is else table.select(order)
-            return found.replace_schema_metadata(None) if self.view.has_metadata else found
+        if table is not None and self.view.as_is and table.num_columns == len(self.schema):
+            if table.column_names != self.columns.names:  # releases of pyarrow differ in whose order they give
+                table = table.select(self.columns.names)
+            return table.replace_schema_metadata(None) if self.view.has_metadata else table
         row_id = self._selection.row_id
         if row_id is None:
             return self.columns.table(self.schema, table, n_rows)

@@ -50,14 +50,9 @@ class View:
         """What the file calls the columns of both."""
         self.has_metadata = self.stored_schema.metadata is not None
         """Whether the file's schema has metadata, which is none of the table's."""
-        leaves = list(self.columns.first_leaf.values())
-        place = {leaf: number for number, leaf in enumerate(sorted(leaves))}  # it gives columns in the file's order
         alike = pa.schema(self.columns.stored.values()).equals(selection.schema, check_metadata=True)
-        self.order = [place[leaf] for leaf in leaves] if alike and row_id is None else None
-        """Where the logical table's columns are in what pyarrow reads, if that is all there is to do: to wrap each anew
-        would cost 5 % of decoding."""
-        self.as_is = self.order == list(range(len(leaves)))
-        """Whether they lie in that order."""
+        self.as_is = alike and row_id is None
+        """Whether what pyarrow reads has the logical table's columns: wrapping each anew would cost 5 % of decoding."""
 
     def of_another(self, file: pq.ParquetFile, located: Partitioned) -> View | None:
         """Return the view of another file, if its columns and partition are the same: files of a table are alike."""

@@ -255,7 +255,7 @@ class ProcessExecutor(Executor):
             slab, size = block if isinstance(block, tuple) else (None, len(block))
             if slab is not None:
                 self._adopt(member, slab, made, fds, size)
-                self._block_bytes = _expected(size, self._block_bytes) if placed is not None else self._block_bytes
+                self._block_bytes = expected_bytes(size, self._block_bytes) if placed is not None else self._block_bytes
             self._return_grant(member, slab, 0)
             assert isinstance(task, ReadTask)
             engine.read_finished(worker, number, task, block, rows, size + placed_bytes, types, placed, layout)
@@ -267,7 +267,7 @@ class ProcessExecutor(Executor):
                 member.granted = None
             if slab is not None:
                 self._adopt(member, slab, made, fds, size)
-                self._run_bytes = _expected(size, self._run_bytes)
+                self._run_bytes = expected_bytes(size, self._run_bytes)
             self._return_grant(member, slab, written)
             assert isinstance(task, RunTask)
             error = None if problem is None else _arrived(problem)
@@ -344,7 +344,7 @@ class ProcessExecutor(Executor):
             member.channel.close()
 
 
-def _expected(size: int, before: int) -> int:
+def expected_bytes(size: int, before: int) -> int:
     """Return what a result will take: as much as the largest lately. Too small a slab is replaced by a new one."""
     return max(size, before - before // 8)
 

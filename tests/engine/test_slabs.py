@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from pyloader_delta.engine.processes import expected_bytes
 from pyloader_delta.engine.slabs import SlabPool
 
 MIB = 1 << 20
@@ -49,3 +50,13 @@ def test_a_slab_that_was_emptied_serves_whatever_fits_in(pool):
     pool.give(large)
     pool.touch(other, 2 * MIB)
     assert pool.find(MIB) == large
+
+
+def test_one_short_run_between_long_ones_does_not_have_the_next_one_take_a_new_slab():
+    expected = 0
+    for size in (9 * MIB, MIB // 4, 9 * MIB, 100, 9 * MIB):
+        expected = expected_bytes(size, expected)
+        assert expected >= 7 * MIB
+    for _ in range(60):
+        expected = expected_bytes(MIB, expected)
+    assert expected == MIB

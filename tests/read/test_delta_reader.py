@@ -223,6 +223,13 @@ def test_columns_are_read_in_the_order_given(numbers):
     assert read(numbers, columns=("name",)).column_names == ["name"]
 
 
+def test_columns_of_several_leaves_are_read_in_the_order_given(tmp_path):
+    write_deltalake(tmp_path, EVERY_TYPE)
+    stored = read(tmp_path)
+    for names in ([*EVERY_TYPE.column_names[::-1]], ["map", "byte", "array of struct", "date", "struct"]):
+        assert read(tmp_path, columns=names).equals(stored.select(names))
+
+
 def test_leaves_that_are_not_selected_are_not_read(numbers):
     path = DeltaDataReader().chunks(numbers)[2].path
     column = pq.ParquetFile(path).metadata.row_group(0).column(1)
