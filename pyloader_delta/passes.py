@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from pyloader_delta.engine.ahead import Ahead, goes_on
 from pyloader_delta.engine.core import Engine, Run
+from pyloader_delta.engine.mapped import advise
 from pyloader_delta.engine.notes import NOTHING
 from pyloader_delta.engine.scheduler import Scheduler
 from pyloader_delta.engine.tasks import RunTask
@@ -166,6 +167,7 @@ class Pass:
             else:
                 batch = self._finalize_traced(batch, task, there - started)
         except BaseException as error:
+            advise(error)
             self.finished = True
             if not (isinstance(error, StopIteration) and self.reads_ahead):
                 self._engine.cancel(self.number)

@@ -23,6 +23,7 @@ from fakes import (
 )
 
 from pyloader_delta import ConfigError, ContractError, DataLoader, NumpyDataCollator, ReadError, StageError
+from pyloader_delta.audit import Audit
 
 EXECUTORS = {
     "inline": {"num_workers": 0},
@@ -94,6 +95,22 @@ def test_an_error_of_the_system_while_reading_is_a_read_error(scripted, stage):
     _, found = play(scripted, [3, 4, [stage, "FileNotFoundError"]])
     assert type(found) is (ReadError if stage == "read_file" else FileNotFoundError)
     assert "as the row says" in str(found)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_an_error_for_want_of_memory_says_what_to_raise(scripted, stage):
+    _, found = play(scripted, [3, 4, [stage, "MemoryError"]])
+    assert "raise the limit on memory (`ulimit -v`" in str(found.__notes__)
+
+
+def test_so_does_one_in_the_books_that_the_loop_keeps(tmp_path, monkeypatch):
+    def full(self, numbers):
+        raise MemoryError
+
+    monkeypatch.setattr(Audit, "add", full)
+    with numbers(number_files(tmp_path / "n", [3]), audit=True) as loader, pytest.raises(MemoryError) as raised:
+        list(loader)
+    assert "raise the limit on memory (`ulimit -v`" in str(raised.value.__notes__)
 
 
 @pytest.mark.parametrize("stage", STAGES)
