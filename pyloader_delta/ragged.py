@@ -113,14 +113,17 @@ _LONG = 128  # values of a row on average, from which one copy a row is faster t
 
 def _copied_by_row(batch: RaggedBatch) -> NDArray[Any]:
     lengths = batch.lengths[0].tolist()
-    whole = _room((len(lengths), max(lengths)), batch)
-    width = batch.values.itemsize
-    to, of = whole.reshape(-1).view(np.uint8).data, np.ascontiguousarray(batch.values).view(np.uint8).data
-    step, row, start = whole.shape[1] * width, 0, 0
+    longest = max(lengths)
+    whole = _room((len(lengths), longest), batch)
+    values = np.ascontiguousarray(batch.values)
+    unit = values.dtype if values.dtype.kind in "biuf" else np.dtype(np.int64)  # times have no buffers
+    to, of = whole.reshape(-1).view(unit).data, values.view(unit).data
+    row = start = 0
     for length in lengths:
-        size = length * width
-        to[row : row + size] = of[start : start + size]  # memoryviews: half of what NumPy's slices take
-        row, start = row + step, start + size
+        stop = start + length
+        to[row : row + length] = of[start:stop]  # memoryviews: half of what NumPy's slices take
+        row += longest
+        start = stop
     return whole
 
 
