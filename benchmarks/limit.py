@@ -42,27 +42,26 @@ def encoded(table: pa.Table, workload: str) -> None:
             handmade.decoded([row.as_py()])
 
 
-def mixed(paths: list[str], workload: str, shuffle_rows: int) -> Iterator[int]:
-    """Yield the number of rows of each window, after mixing it."""
-    window = Window(shuffle_rows)
+def mixed(paths: list[str], workload: str, window: "Window") -> Iterator[int]:
+    """Yield the number of rows of each window that gets full, after mixing it; what is left stays in it."""
     for table in row_groups(paths):
-        for start in range(0, table.num_rows, shuffle_rows):
-            part = table.slice(start, shuffle_rows)
-            if window.n_rows + part.num_rows > shuffle_rows:
-                yield window.taken(workload)
+        start = 0
+        while start < table.num_rows:
+            part = table.slice(start, window.most_rows - window.n_rows)
             window.place(part)
-    if window.n_rows:
-        yield window.taken(workload)
+            start += part.num_rows
+            if window.n_rows == window.most_rows:
+                yield window.taken(workload)
 
 
 class Window:
     """Rows that are mixed together, in memory that is used again for the next window."""
 
     def __init__(self, most_rows: int) -> None:
-        self.n_rows = 0
-        self._most, self._rng = most_rows, np.random.default_rng(0)
+        self.n_rows, self.most_rows = 0, most_rows
+        self._rng = np.random.default_rng(0)
         self._columns: dict[str, np.ndarray] = {}
-        self._room = np.empty(_ROOM_BYTES, np.uint8)
+        self._room, self._scratch = np.empty(_ROOM_BYTES, np.uint8), np.empty(8 * most_rows, np.uint8)
         self._tables: list[pa.Table] = []
 
     def place(self, table: pa.Table) -> None:
@@ -76,7 +75,7 @@ class Window:
             row = self.n_rows
             for array in arrays:
                 if name not in self._columns:
-                    self._columns[name] = np.empty(self._most, array.dtype)
+                    self._columns[name] = np.empty(self.most_rows, array.dtype)
                 self._columns[name][row : row + len(array)] = array
                 row += len(array)
         if others:
@@ -88,6 +87,12 @@ class Window:
         n_rows, self.n_rows = self.n_rows, 0
         order = self._rng.permutation(n_rows)
         for placed in self._columns.values():
+            if (
+                placed.itemsize <= 8
+            ):  # single values are taken from where they are close together, not all over a window
+                scratch = self._scratch[: placed.nbytes].view(placed.dtype)
+                scratch[:n_rows] = placed[:n_rows]
+                placed = scratch
             room = self._room[: _ROOM_BYTES // placed.itemsize * placed.itemsize].view(placed.dtype)
             for start in range(0, n_rows, len(room)):
                 some = order[start : start + len(room)]
@@ -123,9 +128,12 @@ def decoded_on_each_core(paths: list[str], workload: str = "tabular", shuffle_ro
     A loader uses all of them, where one thread stays on the one that it happens to begin on.
     """
     cores = os.sched_getaffinity(0)
+    window = Window(shuffle_rows)
     try:
         for path, core in zip(paths, cycle(cores)):
             os.sched_setaffinity(0, {core})
-            yield from mixed([path], workload, shuffle_rows) if shuffle_rows else decoded([path], workload)
+            yield from mixed([path], workload, window) if shuffle_rows else decoded([path], workload)
+        if window.n_rows:
+            yield window.taken(workload)
     finally:
         os.sched_setaffinity(0, cores)

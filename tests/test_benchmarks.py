@@ -132,7 +132,7 @@ def test_the_limit_of_shuffling_takes_each_row_once(table, window_rows, request,
 
     monkeypatch.setattr(limit, "rows_of", spied)
     monkeypatch.setattr(limit, "encoded", lambda rows, workload: (taken.append(rows.num_rows), encoded(rows, workload)))
-    windows = list(limit.mixed(handmade.paths(table), workload, window_rows))
+    windows = list(limit.decoded_on_each_core(handmade.paths(table), workload, window_rows))
     assert sum(windows) == n_rows(workload)
     assert max(windows) <= window_rows
     assert sum(read) == 2 * n_rows(workload)
