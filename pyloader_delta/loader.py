@@ -45,6 +45,7 @@ from pyloader_delta.stages import Stages, finalized, named
 from pyloader_delta.state import Position
 from pyloader_delta.stats import Stats
 from pyloader_delta.values import Snapshot
+from pyloader_delta.words import many
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -326,7 +327,7 @@ class DataLoader(Lengths, Insight, Facade, Resumable, Generic[T_co]):
 
     def _nothing(self) -> str:
         if self._n_rows and self.drop_last:
-            return f"drop_last leaves no batch of the {self._n_rows} rows of {self.root_dir}"
+            return f"drop_last leaves no batch of {many(self._n_rows, 'row')} of {self.root_dir}"
         return (
             f"{self.root_dir} has no rows{' for a whole batch' if self.drop_last else ''}: the loader yields no batch"
         )

@@ -23,6 +23,7 @@ from pyloader_delta.rng import key_rng, seed_globals
 from pyloader_delta.spill.buckets import Bucket
 from pyloader_delta.spill.streams import read_bucket
 from pyloader_delta.values import Chunk, Columns, Group
+from pyloader_delta.words import many
 
 
 class named:
@@ -218,7 +219,7 @@ def _part(blocks: list[pa.RecordBatch], chunk: Chunk) -> list[pa.RecordBatch]:
     assert chunk.row_group_rows is not None
     planned, found = len(chunk.row_group_rows), sum(block.num_rows for block in blocks)
     if found != planned:
-        raise IncompleteEpochError(f"{chunk.path}: the plan has {planned} rows, reading gave {found}")
+        raise IncompleteEpochError(f"{chunk.path}: the plan has {many(planned, 'row')}, reading gave {found:,}")
     part, start = [], 0
     for block in blocks:
         low, high = max(chunk.rows.start - start, 0), min(chunk.rows.stop - start, block.num_rows)

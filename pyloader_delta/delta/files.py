@@ -19,6 +19,7 @@ from pyloader_delta.delta.store import Store
 from pyloader_delta.delta.view import View
 from pyloader_delta.errors import ConfigError, ReadError
 from pyloader_delta.values import Chunk, named
+from pyloader_delta.words import many
 
 _MAX_FILES = (
     2  # a mapped file's pages count as ours; what is known of it, which costs more than opening, is kept longer
@@ -91,7 +92,7 @@ class OpenFiles:
             else:
                 table = self._part(chunk, row_group, rows, whole)
             if rows is not None and table.num_rows != len(rows):
-                raise ReadError(f"{chunk} gave {table.num_rows} rows: the file is corrupt")
+                raise ReadError(f"{chunk} gave {many(table.num_rows, 'row')}: the file is corrupt")
             return table
 
     def together(self, chunks: Sequence[Chunk]) -> list[list[Chunk]]:
@@ -124,7 +125,7 @@ class OpenFiles:
                 file = self._file(chunk, number)
             table = file.row_groups(row_groups)
             if table.num_rows != n_rows:
-                raise ReadError(f"{first.path}{rows} gave {table.num_rows} rows: the file is corrupt")
+                raise ReadError(f"{first.path}{rows} gave {many(table.num_rows, 'row')}: the file is corrupt")
             return table
 
     def keep_cursors(self, kept: Collection[tuple[str, int]]) -> None:

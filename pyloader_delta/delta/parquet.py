@@ -21,6 +21,7 @@ from pyloader_delta.delta.vectors import deleted_rows
 from pyloader_delta.delta.view import View
 from pyloader_delta.errors import LoaderError, ReadError
 from pyloader_delta.values import DeletionVector, named
+from pyloader_delta.words import many
 
 _BUFFER_BYTES = 64 << 10  # of a column, from a file in a store; from a disk it is read whole, or mapped
 
@@ -297,7 +298,7 @@ class Piece:
         filtered: bool = False,
     ) -> None:
         if stored is not None and stored.num_rows != n_rows:
-            raise ReadError(f"{file._located.path} is corrupt: {stored.num_rows} rows instead of {n_rows}")
+            raise ReadError(f"{file._located.path} is corrupt: {many(stored.num_rows, 'row')} instead of {n_rows:,}")
         self._file, self._first, self._n_stored = file, first, n_rows
         self._stored = pa.Table.from_batches([stored]) if isinstance(stored, pa.RecordBatch) else stored
         self._left_out = file._deleted_within(first, first + n_rows)

@@ -9,6 +9,7 @@ import numpy as np
 
 from pyloader_delta.errors import ContractError
 from pyloader_delta.rng import KeyedRng
+from pyloader_delta.words import many
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -71,8 +72,8 @@ def checked_features(features: Any, n_rows: int, name: str) -> Mapping[str, Any]
             )
         if n != n_rows:
             raise ContractError(
-                f"{name}.batch_encode got {n_rows} rows but returned {n} values for {column!r}: it must return one "
-                "a row"
+                f"{name}.batch_encode got {many(n_rows, 'row')} but returned {many(n, 'value')} for {column!r}: it "
+                "must return one a row"
             )
     return features
 

@@ -17,6 +17,7 @@ from pyloader_delta.encode.refusals import null_error, refuse_jagged, refuse_opt
 from pyloader_delta.encode.spec import WITH_TEXT, FieldSpec, Framework, Output
 from pyloader_delta.errors import ConfigError, ContractError, ValueTypeError
 from pyloader_delta.ragged import Listed, Ragged, length_names
+from pyloader_delta.words import many
 
 Encode = Callable[[pa.Array], Any]
 
@@ -317,7 +318,7 @@ class Column:
         made = np.asarray(made) if hasattr(made, "__array__") else made
         if not hasattr(made, "__len__") or len(made) != n_rows:
             length = len(made) if hasattr(made, "__len__") else type(made).__name__
-            raise ContractError(f"{what} got {n_rows} rows and returned {length}: it must return one a row")
+            raise ContractError(f"{what} got {many(n_rows, 'row')} and returned {length}: it must return one a row")
         return made
 
     def _pylist(self, array: pa.Array) -> list[Any]:

@@ -12,6 +12,7 @@ from pyloader_delta.delta.paths import table_path
 from pyloader_delta.errors import ConfigError, ContractError, ReadError, TableError
 from pyloader_delta.ours import is_ours
 from pyloader_delta.values import Chunk
+from pyloader_delta.words import many
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -250,7 +251,7 @@ def samples(value: Any, *, place: str) -> Samples:
         name, n = next(iter(wrong.items()))
         good = [other for other, m in lengths.items() if m == stated]
         beside = f"column {good[0]!r} has {int(stated)}" if good else f"n_rows is {int(stated)}"
-        raise ContractError(f"{place}: column {name!r} has {n} rows, but {beside}")
+        raise ContractError(f"{place}: column {name!r} has {many(n, 'row')}, but {beside}")
     return dict(value), int(stated)
 
 

@@ -118,9 +118,9 @@ class Encodes(Dataset):
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        ({"x": [2]}, "got 2 rows but returned 1 values for 'x': it must return one a row"),
+        ({"x": [2]}, "got 2 rows but returned 1 value for 'x': it must return one a row"),
         ({"x": [1, 2, 3]}, "got 2 rows but returned 3 values for 'x'"),
-        ({"x": np.zeros((1, 2))}, "got 2 rows but returned 1 values for 'x'"),
+        ({"x": np.zeros((1, 2))}, "got 2 rows but returned 1 value for 'x'"),
         ({"x": [2, 3], "y": []}, "got 2 rows but returned 0 values for 'y'"),
         (None, "must return a dict of lists or arrays, got NoneType; is a return missing?"),
         ([[2, 3]], "must return a dict of lists or arrays, got list"),
