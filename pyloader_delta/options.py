@@ -24,8 +24,6 @@ _GROUPS_OF_WINDOW = 4
 """Such calls for a window, at least: who asks for a small window has little memory for batches, too."""
 PYTHON_GROUP_ROWS = 4096
 """Rows that one of Python values gets in one call, at most: they take so long that workers should share them."""
-SLOW_GROUP_ROWS = 2048
-"""Rows that one of `slow_rows` gets in one call, at most."""
 
 _ENDLESS_S = 1e9  # locks cannot wait much longer: a timeout of 32 years is none
 
@@ -157,9 +155,8 @@ def make_options(
 def _group_rows(dataset: Dataset[Any]) -> int:
     if not dataset.rowwise:
         return 0
-    if getattr(dataset, "slow_rows", False):
-        return SLOW_GROUP_ROWS
-    return PYTHON_GROUP_ROWS if dataset.input_format == "python" else GROUP_ROWS
+    most = PYTHON_GROUP_ROWS if dataset.input_format == "python" else GROUP_ROWS
+    return dataset._rows_at_once or most
 
 
 def group_size(options: Options, size_bytes: int, n_rows: int | None) -> int:

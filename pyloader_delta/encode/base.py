@@ -29,6 +29,9 @@ class Dataset(Generic[T_co]):
     rowwise: bool = False
     """A promise that a row's encoding depends on that row alone: several batches may then be encoded in one call."""
 
+    _rows_at_once: int | None = None
+    """Rows that one call gets at most, if it is rowwise; None where as many as fit."""
+
     rng: ClassVar[Any] = KeyedRng()
     """numpy.random.Generator keyed by (seed, epoch, first batch of the call): the same for any number of workers."""
 

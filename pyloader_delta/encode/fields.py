@@ -19,6 +19,8 @@ from pyloader_delta.values import Columns
 
 __all__ = ["FieldSpec", "FieldsDataset", "Output"]
 
+_IMAGES, _TRANSFORMED = 128, 1024  # rows in one call: they take long, and the first batch waits for all of them
+
 Features = Sequence[str | FieldSpec] | Mapping[str, Sequence[str | FieldSpec]]
 
 
@@ -65,8 +67,10 @@ class FieldsDataset(Dataset[Any]):
         self.rowwise = all(spec.batch_transform is None for spec in specs)
         self.runs_python = any(spec.transform or spec.batch_transform for spec in specs)
         """Whether functions of the user are called, so that processes are faster than threads."""
-        self.slow_rows = any(spec.transform or spec.image for spec in specs)
-        """Whether a row takes long, a decoded image or a call: then few are encoded at once."""
+        if any(spec.image for spec in specs):
+            self._rows_at_once = _IMAGES
+        elif any(spec.transform for spec in specs):
+            self._rows_at_once = _TRANSFORMED
         self._settled: tuple[pa.Schema, _Settled] | None = None
 
     def columns(self, schema: pa.Schema) -> list[str]:

@@ -47,7 +47,7 @@ NOT_COLUMNS = {
     "a tuple of three": (({"x": [1]}, 1, 2), r"must return \(columns, n_rows\), got a tuple of 3"),
     "n_rows that is no number": (({"x": [1]}, "1"), r"must return \(columns, n_rows\), got '1' for n_rows"),
     "n_rows that is None": (({"x": [1]}, None), r"must return \(columns, n_rows\), got None for n_rows"),
-    "unequal lengths": ({"x": [1, 2], "y": [1]}, "column 'y' has 1 rows, but column 'x' has 2"),
+    "unequal lengths": ({"x": [1, 2], "y": [1]}, "column 'y' has 1 row, but column 'x' has 2"),
     "another n_rows": (({"x": [1, 2]}, 3), "column 'x' has 2 rows, but n_rows is 3"),
     "a text for a column": ({"x": "ab"}, "column 'x' must be a list or an array, got str"),
     "a set for a column": ({"x": {1, 2}}, "column 'x' must be a list or an array, got set"),

@@ -1,11 +1,16 @@
 """How many rows a `rowwise` dataset gets in one call: what the docs say, whatever the budget."""
 
+import io
+
 import numpy as np
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
+from PIL import Image
 
-from pyloader_delta import DataLoader, Dataset, DeltaDataReader, NumpyDataCollator
+from pyloader_delta import DataLoader, Dataset, DeltaDataReader, FieldSpec, NumpyDataCollator
+from pyloader_delta.encode.fields import FieldsDataset
+from pyloader_delta.values import Columns
 
 N_ROWS, BATCH_SIZE = 200_000, 1000
 
@@ -54,3 +59,41 @@ def test_what_is_encoded_together(table, input_format, options, most):
     found = calls(table, input_format, **options)
     assert sum(found.values()) == N_ROWS
     assert max(found) == most // BATCH_SIZE * BATCH_SIZE
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """How many rows each call of a FieldsDataset got."""
+    found = []
+    encode = FieldsDataset.batch_encode
+
+    def spied(self, batch_data):
+        columns = batch_data.arrays if isinstance(batch_data, Columns) else batch_data.columns
+        found.append(len(columns[0]))
+        return encode(self, batch_data)
+
+    monkeypatch.setattr(FieldsDataset, "batch_encode", spied)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("options", "most"),
+    [({"transform": lambda x: x}, 1000), ({"batch_transform": lambda x: x}, 1000), ({}, 131_000)],
+)
+def test_rows_for_which_a_function_is_called_are_few_in_a_call(table, asked, options, most):
+    fields = [FieldSpec("x", **options)]
+    with DataLoader.from_delta(table, BATCH_SIZE, fields=fields, framework="numpy", num_workers=0) as loader:
+        assert sum(len(batch["x"]) for batch in loader) == N_ROWS
+    assert sum(asked) == N_ROWS
+    assert max(asked) == most
+
+
+def test_the_first_batch_of_images_waits_for_few_of_them(tmp_path, asked):
+    png = io.BytesIO()
+    Image.new("RGB", (2, 3)).save(png, "PNG")
+    write_deltalake(tmp_path / "t", pa.table({"image": [png.getvalue()] * 600}))
+    fields = [FieldSpec("image", decode="image")]
+    with DataLoader.from_delta(tmp_path / "t", 32, fields=fields, framework="numpy", num_workers=0) as loader:
+        assert [batch["image"].shape for batch in loader][:2] == [(32, 3, 2, 3)] * 2
+    assert sum(asked) == 600
+    assert max(asked) == 128

@@ -78,7 +78,7 @@ def test_a_loaded_file_is_mixed_by_the_seed_with_rows_kept_whole(tmp_path):
 
 
 def test_a_loaded_file_of_unequal_columns_is_an_error():
-    with pytest.raises(ContractError, match="column 'a' has 1 rows, but column 'b' has 2"):
+    with pytest.raises(ContractError, match="column 'a' has 1 row, but column 'b' has 2"):
         Numbers().load("file", read_fn=lambda path: ({"a": [1], "b": [1, 2]}, 2))
 
 
