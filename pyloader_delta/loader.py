@@ -327,7 +327,7 @@ class DataLoader(Lengths, Insight, Facade, Resumable, Generic[T_co]):
 
     def _nothing(self) -> str:
         if self._n_rows and self.drop_last:
-            return f"drop_last leaves no batch of {many(self._n_rows, 'row')} of {self.root_dir}"
+            return f"drop_last leaves no batch of the {many(self._n_rows, 'row')} of {self.root_dir}"
         return (
             f"{self.root_dir} has no rows{' for a whole batch' if self.drop_last else ''}: the loader yields no batch"
         )
