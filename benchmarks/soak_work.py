@@ -23,6 +23,7 @@ class Traps:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._soak = os.getpid()
 
     def set(self, place: str, kind: str) -> None:
         """Let "kill", "kill soon", "stall" or "raise" wait at "read", "encode" or "collate"."""
@@ -40,6 +41,8 @@ class Traps:
         path = self.folder / place
         try:
             kind = path.read_text()
+            if kind.startswith("kill") and os.getpid() == self._soak:
+                return  # a worker thread: it would end the soak itself
             path.unlink()
         except FileNotFoundError:
             return  # nothing waits, or another worker has met it
