@@ -8,6 +8,7 @@ from programs import python
 
 from benchmarks.soak_figures import slope
 from benchmarks.soak_loaders import SETUPS, Loaders, Wrong
+from benchmarks.soak_work import Traps
 
 
 @pytest.mark.slow
@@ -33,3 +34,10 @@ def test_the_soak_sees_lost_and_swapped_rows(tmp_path):
 def test_a_slope_and_its_error():
     assert slope([0, 1, 2, 3], [1.0, 3.0, 5.0, 7.0]) == pytest.approx((2.0, 0.0))
     assert slope([1], [5.0]) == (0.0, 0.0)
+
+
+def test_a_trap_that_kills_waits_for_a_worker_process(tmp_path):
+    traps = Traps(tmp_path)
+    traps.set("encode", "kill")
+    traps.spring("encode")  # a worker thread's: it would end the soak itself
+    assert (tmp_path / "encode").read_text() == "kill"
