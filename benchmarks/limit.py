@@ -87,9 +87,7 @@ class Window:
         n_rows, self.n_rows = self.n_rows, 0
         order = self._rng.permutation(n_rows)
         for placed in self._columns.values():
-            if (
-                placed.itemsize <= 8
-            ):  # single values are taken from where they are close together, not all over a window
+            if placed.itemsize <= 8:  # values are taken from where they lie close together, not all over a window
                 scratch = self._scratch[: placed.nbytes].view(placed.dtype)
                 scratch[:n_rows] = placed[:n_rows]
                 placed = scratch

@@ -30,7 +30,7 @@ def matrix(columns: Sequence[NDArray[Any]], dtype: np.dtype[Any], names: Sequenc
         ValueTypeError: A value does not fit, see `casts.cast`.
     """
     columns = [
-        column if column.dtype == dtype or _fits(column.dtype, dtype) else cast(column, dtype, name)
+        column if _fits(column.dtype, dtype) else cast(column, dtype, name)
         for column, name in zip(columns, names, strict=True)
     ]
     n_rows = len(columns[0])
@@ -49,4 +49,8 @@ def matrix(columns: Sequence[NDArray[Any]], dtype: np.dtype[Any], names: Sequenc
 
 def _fits(kind: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
     """Return whether a cast needs no look at the values: it is exact, or rounds whole numbers to floats."""
-    return np.can_cast(kind, dtype, "safe") or (dtype.kind == "f" and kind.kind in "biu" and dtype.itemsize > 2)
+    return (
+        kind == dtype
+        or np.can_cast(kind, dtype, "safe")
+        or (dtype.kind == "f" and kind.kind in "biu" and dtype.itemsize > 2)
+    )

@@ -11,7 +11,7 @@ import time
 import weakref
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyloader_delta.engine.channel import Channel
 from pyloader_delta.engine.core import Engine
@@ -24,8 +24,10 @@ from pyloader_delta.engine.region import Region, load_layout
 from pyloader_delta.engine.slabs import Slab
 from pyloader_delta.engine.tasks import MixTask, ReadTask, RunTask, Task
 from pyloader_delta.engine.work import StagesLike
-from pyloader_delta.engine.worker import BlockRef
 from pyloader_delta.errors import StageError, WorkerDied
+
+if TYPE_CHECKING:
+    from pyloader_delta.engine.worker import BlockRef
 
 _GRACE_S = 2.0  # a worker that is told to end may take this long, its user's close() included; kill comes next
 _EXIT_S = 5.0

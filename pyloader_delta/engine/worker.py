@@ -273,13 +273,10 @@ class _Worker:
         key = (number, *reads)
         window = self._windows.get(key)
         if window is None:
-            there = [(self._slabs[block[0]], block[1]) for block in refs if isinstance(block, tuple)]
-            slabs = iter([pa.py_buffer(slab.map).slice(0, size) for slab, size in there])
-            streams = [next(slabs) if isinstance(block, tuple) else pa.py_buffer(block) for block in refs]
-            batches = [batch for stream in streams for batch in _opened(stream)]
+            batches = [batch for block in refs for batch in _opened(self._stream_of(block))]
             layout, arrays = (None, None) if ref is None else self._region(ref)
             mixed = frozenset() if ref is None or ref[3] is None else ref[3]
-            memories = [slab.array for slab, _ in there]
+            memories = [self._slabs[block[0]].array for block in refs if isinstance(block, tuple)]
             window = self._windows[key] = WindowBlocks(
                 batches, layout=layout, region=arrays, mixed=mixed, own=True, memories=memories
             )
@@ -287,6 +284,12 @@ class _Worker:
                 self._windows.popitem(last=False)
         self._windows.move_to_end(key)
         return window
+
+    def _stream_of(self, block: BlockRef) -> pa.Buffer:
+        if isinstance(block, bytes):
+            return pa.py_buffer(block)
+        slab, size = block
+        return pa.py_buffer(self._slabs[slab].map).slice(0, size)
 
 
 def portable(error: BaseException) -> bytes:
