@@ -10,6 +10,7 @@ from under_fire import workers
 
 N_FILES = 50
 MAY_BE_READ = 30  # `max_queue_size=1`, the window under way and the next, and what was taken
+LOOKED_AT_S = 0.3
 
 
 class Read(CountedNumbers):
@@ -67,10 +68,11 @@ def test_reading_stops_workers_wait_idle_and_the_next_pass_starts_at_once(tmp_pa
         assert read <= MAY_BE_READ
         before = workers()
         spent = [cpu_and_switches(worker) for worker in before]
-        assert not until(lambda: len(list(marks.iterdir())) > read, 0.3)  # that is also how long they are looked at
+        assert not until(lambda: len(list(marks.iterdir())) > read, LOOKED_AT_S)
         for (cpu_s, switches), (cpu_before, before_that) in zip(map(cpu_and_switches, before), spent, strict=True):
-            assert cpu_s == cpu_before
-            assert switches - before_that <= 1  # an idle worker process wakes once, to give memory back
+            # An idle worker process wakes once, to give memory back; the kernel counts CPU in ticks of 10 ms
+            assert switches - before_that <= 1
+            assert cpu_s - cpu_before < LOOKED_AT_S / 3
         batches = iter(loader)
         assert xs(next(batches) for _ in range(3)) == [[0, 1], [2, 3], [4, 5]]
         assert loader.get_epoch() == 2
