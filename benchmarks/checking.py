@@ -14,7 +14,7 @@ def digest(batches: Iterable[dict[str, Any]]) -> Digest:
     ids: list[np.ndarray] = []
     outputs: dict[str, list[Any]] = {}
     for batch in batches:
-        ids.append(np.array(batch["id"]))
+        ids.append(np.asarray(batch["id"]).copy())
         for name, values in batch.items():
             array = np.asarray(values)
             found = outputs.setdefault(name, [str(array.dtype), 0.0])

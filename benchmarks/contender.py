@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import checking, handmade
+from benchmarks.contenders import LIMITS
 from benchmarks.measure import tree_cpu_s
 
 Pass = Callable[[], Iterator[Any]]
@@ -41,6 +42,13 @@ def limit(table: Path, args: argparse.Namespace) -> Iterator[Pass]:
 
 
 @contextmanager
+def limit_batches(table: Path, args: argparse.Namespace, *, sent: bool) -> Iterator[Pass]:
+    from benchmarks import limit_batches
+
+    yield partial(limit_batches.batches, handmade.paths(table), args.workload, args.batch_size, sent=sent)
+
+
+@contextmanager
 def ours(table: Path, args: argparse.Namespace, *, workers: str, num_workers: int) -> Iterator[Pass]:
     from benchmarks import ours
 
@@ -61,6 +69,8 @@ def rival(table: Path, args: argparse.Namespace) -> Iterator[Pass]:
 
 OWN = {
     "limit": limit,
+    "limit-batches": partial(limit_batches, sent=False),
+    "limit-sent": partial(limit_batches, sent=True),
     "threads": partial(ours, workers="thread", num_workers=1),
     "threads2": partial(ours, workers="thread", num_workers=2),
     "processes": partial(ours, workers="process", num_workers=2),
@@ -69,8 +79,8 @@ OWN = {
 
 def imports(name: str) -> list[str]:
     """Return the modules that are imported before the clock starts."""
-    if name == "limit":
-        return ["benchmarks.limit"]
+    if name in LIMITS:
+        return ["benchmarks.limit" if name == "limit" else "benchmarks.limit_batches"]
     return ["benchmarks.ours", "torch", "pyarrow.parquet"] if name in OWN else [f"benchmarks.rival_{name}"]
 
 

@@ -51,8 +51,10 @@ def run(arguments: list[str], python: str | Path = sys.executable, timeout_s: fl
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     before = _children_cpu_s()
     command = [str(python), "-m", "benchmarks.contender", *arguments]
+    # Ours, run from a checkout, may keep what was compiled, as what pip has installed is
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     with _PeakPss() as peak, subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=Path(__file__).parents[1], text=True
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=Path(__file__).parents[1], text=True, env=env
     ) as process:  # fmt: skip
         try:
             out, errors = process.communicate(timeout=timeout_s)

@@ -100,11 +100,18 @@ def verdict(document: dict[str, Any]) -> str:
                         lines.append(f"- {workload}{end}, {text}: {', '.join(ahead)}")
         for name, wanted in WORKLOADS[workload].max_ratio.items():
             if name in found and found[name]["ratio_to_limit"] > wanted:
-                least = found.get("limit shuffled") if name.endswith(" shuffled") else None
-                mixing = "" if least is None else f"; decoding and mixing alone: {least['ratio_to_limit']:.3g}"
+                floor, text = _FLOORS["shuffled" if name.endswith(" shuffled") else name]
+                alone = f"; {text} alone: {found[floor]['ratio_to_limit']:.3g}" if floor in found else ""
                 ratio = found[name]["ratio_to_limit"]
-                lines.append(f"- {workload}, {name}: {ratio:.3g} times the limit, {wanted} is wanted{mixing}")
+                lines.append(f"- {workload}, {name}: {ratio:.3g} times the limit, {wanted} is wanted{alone}")
     return "\n".join(lines or ["- nowhere"]) + "\n"
+
+
+_FLOORS = {
+    "shuffled": ("limit shuffled", "decoding and mixing"),
+    "threads": ("limit-batches", "decoding and making tensors"),
+    "processes": ("limit-sent", "decoding, one copy and making tensors"),
+}
 
 
 def _thousands(value: float) -> str:

@@ -94,7 +94,7 @@ def measured(wanted: Run) -> Run:
         print(f"FAILED: {error}", file=sys.stderr)
         return wanted | {"failed": str(error), "n_rows": n_rows}
     print(f"{figures['cpu_s_per_million_rows']:.3g} CPU s a million rows", file=sys.stderr)
-    return wanted | figures | {"n_rows": n_rows, "passes": 2}
+    return wanted | figures | {"n_rows": n_rows, "passes": throughput.passes_of(name)}
 
 
 def reference(workload: str, n_rows: int) -> checking.Digest:

@@ -31,7 +31,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--workload", choices=WORKLOADS, default="tabular")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--passes", type=int, default=2, help="over the table in each run, at least 2")
+    parser.add_argument("--passes", type=int, help="over the table in a run, >= 2; without it, each contender's")
     parser.add_argument("--rows", type=int, help="of each contender's table; without it, as the workload has")
     parser.add_argument("--batch-size", type=int, help="without it, the workload's")
     parser.add_argument("--only", nargs="+", choices=NAMES[1:], default=USUAL, metavar="CONTENDER")
@@ -55,7 +55,7 @@ def main() -> None:
         "workload": f"{args.workload}: {workload.text}; batches of {args.batch_size or workload.batch_size}, "
         f"shuffled over {workload.shuffle_rows} rows",
         "rows_per_pass": {name: args.rows or rows(args.workload, name) for name in contenders},
-        "passes": args.passes,
+        "passes": {name: args.passes or passes_of(name) for name in contenders},
         "rounds": args.rounds,
         "machine": machine(),
         "meaning": measure.MEANING,
@@ -70,8 +70,8 @@ def main() -> None:
 
 
 def run(
-    workload: str, name: str, *, n_rows: int | None = None, batch_size: int | None = None, passes: int = 2,
-    check: bool = False, timeout_s: float | None = None,
+    workload: str, name: str, *, n_rows: int | None = None, batch_size: int | None = None,
+    passes: int | None = None, check: bool = False, timeout_s: float | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Return the figures of one contender, run once; each of its passes must give every row.
 
@@ -79,7 +79,7 @@ def run(
         ContenderFailed: It failed, gave other rows, or took too long.
     """
     contender, _, shuffled = name.partition(" ")
-    sizes, n_rows = WORKLOADS[workload], n_rows or rows(workload, name)
+    sizes, n_rows, passes = WORKLOADS[workload], n_rows or rows(workload, name), passes or passes_of(name)
     options = ["--workload", workload, "--passes", str(passes), "--batch-size", str(batch_size or sizes.batch_size)]
     if shuffled:
         options += ["--shuffle-rows", str(sizes.shuffle_rows)]
@@ -95,6 +95,11 @@ def run(
 def rows(workload: str, name: str) -> int:
     """Return how many rows a contender gets."""
     return getattr(WORKLOADS[workload], CONTENDERS[name.partition(" ")[0]].rows)
+
+
+def passes_of(name: str) -> int:
+    """Return how often a contender goes over its table in a run."""
+    return CONTENDERS[name.partition(" ")[0]].passes
 
 
 def ratio(figures: dict[str, Any], limit: dict[str, Any]) -> float:

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 from itertools import chain
 
 import numpy as np
@@ -9,7 +10,8 @@ import pyarrow as pa
 import pytest
 from programs import python
 
-from benchmarks import checking, handmade, limit, measure, page, picture, tables
+from benchmarks import checking, handmade, limit, limit_batches, measure, page, picture, tables
+from benchmarks.contenders import CONTENDERS
 from benchmarks.memory import NO_CGROUP
 from benchmarks.workloads import WORKLOADS
 
@@ -139,6 +141,16 @@ def test_the_limit_of_shuffling_takes_each_row_once(table, window_rows, request,
     assert sum(taken) == (n_rows(workload) if workload in ("jpeg", "tokens", "text") else 0)
 
 
+@pytest.mark.parametrize("table", CONTENDERS["limit-batches"].workloads, indirect=True)
+@pytest.mark.parametrize("sent", [False, True])
+def test_the_limits_of_batches_give_each_row(table, sent, request):
+    workload, paths = request.node.callspec.params["table"], handmade.paths(table)
+    cores = os.sched_getaffinity(0)
+    found = checking.digest(limit_batches.batches(paths, workload, 7, sent=sent))
+    assert checking.difference(found, checking.digest(handmade.batches(workload, paths, 7))) is None
+    assert os.sched_getaffinity(0) == cores
+
+
 def test_a_window_of_the_limit_holds_what_was_placed_and_takes_all_of_it():
     window = limit.Window(8)
     kinds = {"x": pa.array([1, 2, 3]), "image": pa.array([b"ab", b"cd", b"ef"]), "text": pa.array(["a", "bb", "c"])}
@@ -216,6 +228,19 @@ def test_what_mixing_alone_costs_stands_beside_a_ratio_that_is_not_reached():
     runs = [picture_run("limit", 1.0), picture_run("limit shuffled", 1.9), picture_run("threads shuffled", 2.5)]
     found = page.verdict(picture.summary(runs))
     assert "tabular, threads shuffled: 2.5 times the limit, 1.8 is wanted; decoding and mixing alone: 1.9" in found
+
+
+@pytest.mark.parametrize(
+    ("floor", "name", "told"),
+    [
+        ("limit-batches", "threads", "1.3 is wanted; decoding and making tensors alone: 1.2"),
+        ("limit-sent", "processes", "1.6 is wanted; decoding, one copy and making tensors alone: 1.2"),
+    ],
+)
+def test_the_page_tells_what_batches_take_alone(floor, name, told):
+    runs = [picture_run("limit", 1.0), picture_run(floor, 1.2), picture_run(name, 1.9)]
+    found = page.verdict(picture.summary(runs))
+    assert f"tabular, {name}: 1.9 times the limit, {told}" in found
 
 
 def test_a_rival_that_is_ahead_is_told():
