@@ -43,7 +43,9 @@ def gather(
     tray, filled = into or (None, False)
     staying: list[NDArray[Any] | None] = [None] * len(plan.names)
     if tray is not None and lease is not None and len(where) == 1 and n_rows == where[0].n_rows:
-        staying = [where[0].in_place(name) for name in plan.names]
+        staying = [
+            None if d is None else where[0].in_place(name) for name, d in zip(plan.names, plan.dtypes, strict=True)
+        ]
     alone: list[_Alone | None] = [None] * len(plan.names)
     if n_rows == sum(found.n_rows for found in where):
         alone = [_alone(where, name) if d is None else None for name, d in zip(plan.names, plan.dtypes, strict=True)]
@@ -75,7 +77,10 @@ def gather(
             whole = as_bytes(whole, field)
         arrays.append(whole if field.metadata is None or isinstance(whole, list) else shaped(whole, field))
         given.append(field)
-    return Columns(plan.schema if given == plan.fields else pa.schema(given), arrays, n_rows)
+    alike = all(a is b or a.equals(b, check_metadata=True) for a, b in zip(given, plan.fields, strict=True))
+    return Columns(
+        plan.schema if alike else pa.schema(given), arrays, n_rows
+    )  # to `==` bytes and pickled values are equal
 
 
 _BYTE = np.dtype(np.uint8)
@@ -93,7 +98,7 @@ def _alone(where: Sequence[Where], name: str) -> _Alone | None:
     chosen: list[tuple[Rows, NDArray[np.int64] | slice]] = []
     for found in where:
         rows = None if name in found.window.mixed else found.window.rows(name)
-        if rows is None or rows.kind != (chosen[0][0].kind if chosen else rows.kind):
+        if rows is None or (chosen and not rows.is_like(chosen[0][0])):
             return None
         chosen.append((rows, found.numbers))
     in_order = all(isinstance(numbers, slice) for _, numbers in chosen)

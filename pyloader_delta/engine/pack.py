@@ -170,9 +170,9 @@ class Tray:
         return replace(packed, lent=moved) if kept else packed
 
     def _knows(self, array: NDArray[Any]) -> bool:
-        there = address(array)
-        lent = id(array) in self._number_of or id(array.base) in self._number_of
-        return lent or self._holds(array) or any(start <= there < start + size for start, size, _ in self._ranges)
+        if id(array) in self._number_of or id(array.base) in self._number_of or self._holds(array):
+            return True
+        return any(0 <= address(array) - start < size for start, size, _ in self._ranges)
 
     def _holds(self, array: NDArray[Any]) -> bool:
         if self._memory is None or array.flags.owndata:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pyloader_delta.arrays import NUMBERS, leaf, list_parts, row_array, text_parts
+from pyloader_delta.columns import column_kind
 from pyloader_delta.ragged import bounds_of
 
 _LONG_BYTES, _LONG_LIST = 512, 24  # bytes and values of a row, on average, from which this is faster than Arrow
@@ -24,12 +25,14 @@ class Rows:
     """A column of a window. See `of`.
 
     Args:
-        pieces: Its blocks, of one type.
+        field: That of its blocks, which are alike.
         parts: (values, lengths of the rows) of each.
     """
 
-    def __init__(self, pieces: Sequence[pa.Array], parts: Sequence[tuple[NDArray[Any], NDArray[np.int64]]]):
-        self.kind = pieces[0].type
+    def __init__(self, field: pa.Field, parts: Sequence[tuple[NDArray[Any], NDArray[np.int64]]]):
+        self.kind = field.type
+        self.stands_for = column_kind(field)
+        """What the values stand for: bytes as they are lie beside those that others are pickled to."""
         self.item_bytes = parts[0][0].itemsize
         self.blocks = [values.view(np.uint8).data for values, _ in parts]
         self.block = np.repeat(np.arange(len(parts)), [len(lengths) for _, lengths in parts])
@@ -37,21 +40,25 @@ class Rows:
         self.starts = np.concatenate([bounds_of(lengths)[:-1] for _, lengths in parts])
 
     @classmethod
-    def of(cls, pieces: Sequence[pa.Array]) -> Rows | None:
+    def of(cls, pieces: Sequence[pa.Array], fields: Sequence[pa.Field]) -> Rows | None:
         """Return the rows of a column; None where Arrow is to take them: short ones, nulls, others or several types.
 
         Args:
             pieces: The column in each block of the window.
+            fields: The field of each.
         """
-        kind = pieces[0].type if pieces and all(isinstance(piece, pa.Array) for piece in pieces) else None
+        kind = fields[0].type if pieces and all(isinstance(piece, pa.Array) for piece in pieces) else None
         if kind is None or not all(piece.type == kind for piece in pieces):
+            return None
+        stands_for = column_kind(fields[0])
+        if any(column_kind(field) != stands_for for field in fields[1:]):
             return None
         parts = [part for part in map(values_of, pieces) if part is not None]
         if len(parts) < len(pieces):
             return None
         n_rows, n_values = (sum(map(len, side)) for side in ((p[1] for p in parts), (p[0] for p in parts)))
         long = _LONG_LIST if kind.id in _LISTS else _LONG_BYTES
-        return cls(pieces, parts) if n_rows and n_values >= long * n_rows else None
+        return cls(fields[0], parts) if n_rows and n_values >= long * n_rows else None
 
     @property
     def are_large(self) -> bool:
@@ -61,6 +68,10 @@ class Rows:
     def size_bytes(self, rows: NDArray[np.int64] | slice) -> int:
         """Return the bytes that the values of some rows of the window take."""
         return int(self.lengths[rows].sum()) * self.item_bytes
+
+    def is_like(self, other: Rows) -> bool:
+        """Return whether rows of both may be in one column."""
+        return self.kind == other.kind and self.stands_for == other.stands_for
 
 
 def taken(chosen: Sequence[tuple[Rows, NDArray[np.int64] | slice]], room: NDArray[np.uint8]) -> pa.Array:

@@ -44,7 +44,7 @@ class WindowBlocks:
         memories: Sequence[NDArray[np.uint8]] = (),
     ) -> None:
         blocks = [block for block in blocks if block.num_rows]
-        self.starts = np.concatenate(([0], np.cumsum([block.num_rows for block in blocks]))).astype(np.int64)
+        self.starts = np.cumsum([0, *(block.num_rows for block in blocks)], dtype=np.int64)
         self.mixed = frozenset(name for name in mixed if region is None or not is_wide(region[name].dtype))
         """Names of columns that hold all rows in delivery order."""
         self.files = [pair for block in blocks for pair in _named(block)]
@@ -95,7 +95,7 @@ class WindowBlocks:
     def rows(self, name: str) -> Rows | None:
         """Return a column for rows to be copied out of it one by one; None where Arrow is to take them."""
         if name not in self._rows:
-            self._rows[name] = Rows.of(self.column(name)[0])
+            self._rows[name] = Rows.of(*self.column(name))
         return self._rows[name]
 
     def order(self, segment: Segment) -> NDArray[np.int64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -108,14 +109,13 @@ _PLAIN = {pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.nul
 
 def _table_batches(table: pa.Table, place: str) -> list[pa.RecordBatch]:
     table = _ours(table, place)
-    batches: list[pa.RecordBatch]
     if table.num_columns == 0:
         return [_without_columns(table.num_rows)] if table.num_rows else []
-    try:
-        one = all(column.num_chunks == 1 for column in table.columns)
-        batches = (table if one else table.combine_chunks()).to_batches()
-    except pa.ArrowInvalid:  # a string column beyond 2 GiB stays in several batches
-        batches = table.to_batches()
+    batches: list[pa.RecordBatch] = table.to_batches()
+    if len(batches) < 2:
+        return batches
+    with contextlib.suppress(pa.ArrowInvalid):  # a string column beyond 2 GiB stays in several batches
+        batches = table.combine_chunks().to_batches()
     return batches
 
 
