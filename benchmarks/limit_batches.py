@@ -31,7 +31,8 @@ def batches(paths: list[str], workload: str, batch_size: int, *, sent: bool) -> 
             if slab is not None:
                 slab.clear(table.nbytes + 64 * table.num_columns)
             for name, column in zip(table.column_names, table.columns, strict=True):
-                array = rows_of(column.combine_chunks())
+                (chunk,) = column.chunks  # `combine_chunks` would copy it
+                array = rows_of(chunk)
                 assert array is not None
                 columns[name] = shaped(array if slab is None else slab.copied(array), workload)
             yield from cut(columns, batch_size)
