@@ -18,6 +18,7 @@ import cloudpickle
 from pyloader_delta.engine.channel import Channel
 from pyloader_delta.errors import ConfigError
 
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _NO_GPU = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "", "ROCR_VISIBLE_DEVICES": ""}
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -39,7 +40,8 @@ def launch(start: bytes) -> tuple[subprocess.Popen[bytes], Channel]:
     """Start a worker. It dies with the thread that calls this, as the kernel's parent-death signal has it."""
     ours, theirs = socket.socketpair()
     path = [os.path.abspath(entry) if entry == "" else entry for entry in sys.path if isinstance(entry, str)]
-    code = (
+    code = (  # first of all it is to die with us: one that is stopped while it imports could not see to it
+        f"import ctypes; ctypes.CDLL(None).prctl({_PR_SET_PDEATHSIG}, {signal.SIGKILL:d}); "
         f"import sys; sys.path[:] = {path!r}; from pyloader_delta.engine.worker import main; "
         f"main({theirs.fileno()}, {os.getpid()})"
     )

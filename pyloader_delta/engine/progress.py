@@ -45,6 +45,7 @@ class Progress:
         """First row of each ready window, and the end of the last."""
         self._units = [0]
         """First row of each unit of the ready windows, and where the last one's next row would be."""
+        self._unit: int | None = None  # the last of them; windows without rows are of none
         self.failure: tuple[int, BaseException] | None = None
         """(window, error) of the first window that cannot be read."""
         self._fails_at = self.n_chunks  # the first chunk that cannot
@@ -238,16 +239,15 @@ class Progress:
 
     def _end_unit(self, window: int) -> None:
         """Note that a window has got ready: it ends a unit, or goes on with the one before it."""
-        units = self.plan.units
-        if window and len(self._units) > 1 and units[window - 1] == units[window]:
+        if self.plan.units[window] == self._unit:
             self._units[-1] = self.rows_there
         elif self.rows_there > self._units[-1]:
             self._units.append(self.rows_there)
+            self._unit = self.plan.units[window]
 
     def _may_go_on(self) -> bool:
         """Return whether the next window belongs to the last ready one's unit."""
-        units, after = self.plan.units, self.ready
-        return 0 < after < len(units) and units[after - 1] == units[after]
+        return self.ready < len(self.plan.units) and self.plan.units[self.ready] == self._unit
 
     def groups(self, n_rows: int, size: int, group: int, most: int, *, ends: bool) -> tuple[tuple[int, ...], bool]:
         """Return the batches of each group of the next run, and whether more rows could make it longer.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import pickle
 import select
@@ -36,7 +35,6 @@ from pyloader_delta.engine.window import WindowBlocks
 from pyloader_delta.engine.work import Blocks, Made, Workshop, add_place
 from pyloader_delta.errors import ContractError, StageError
 
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _WINDOWS_OPEN = 3
 _SHORT = 1 << 14  # bytes of a stream that needs no slab: of rows placed elsewhere, as a rule
 _IDLE_MS = 200  # without a task, after which what Arrow has freed and keeps goes back to the system
@@ -369,8 +367,7 @@ def _opened(stream: pa.Buffer) -> list[pa.RecordBatch]:
 
 
 def _die_with(parent: int) -> None:
-    """End this process when the parent ends, however it ends."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    """End this process when the parent ends, also where it ended before the kernel was asked to tell (see `launch`)."""
     if os.getppid() != parent:
         os._exit(1)
     watched = os.pidfd_open(parent)

@@ -260,6 +260,30 @@ def drive(scheduler, world, fails=()):
     return delivered, scheduler.failure
 
 
+def test_a_unit_that_begins_with_a_file_without_rows_is_not_the_unit_before_it():
+    def file(number, n_rows):
+        return [Chunk(f"f{number}", n_rows * ROW_BYTES, range(n_rows), row_group=0, row_group_rows=range(n_rows))]
+
+    sizes = {0: 31, 1: 0, 2: 2}  # what is larger than a unit of 300 bytes is one; the two after it are another
+    units = [file(number, n_rows) for number, n_rows in sizes.items()]
+    order = Order(False, 0, False, 0, WindowSize("bytes", 150), joins_files=True)
+    plan = plan_epoch(units, order, 0)
+    assert plan.units == (0, 1, 1)
+    scheduler = Scheduler(iter([plan]), Limits(1, 10**9, 4000, 9, 1), batch_size=8, group=2)
+    world, groups = World(sizes, 1), []
+    while not scheduler.done:
+        task = world.give(scheduler.next_task(0))
+        if isinstance(task, ReadTask):
+            world.read_done(scheduler, 0, task, False)
+        else:
+            world.run(task)
+            scheduler.run_done(0, task, task.n_rows * ROW_BYTES, 0.001)
+            scheduler.delivered(task.number)
+            groups += task.groups
+        world.let_go(scheduler)
+    assert groups == expected_groups(units, sizes, order, 0, 8, False, 2) == [2, 1, 1, 1]
+
+
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(plans(), st.data(), st.integers(1, 9), st.booleans(), st.integers(1, 6), st.integers(1, 4), st.booleans())
 def test_the_rest_of_an_epoch_comes_as_it_would_have_without_a_break(
