@@ -73,9 +73,11 @@ def group_start(plan: EpochPlan, batch: int, batch_size: int, group: int) -> int
 def _unit_ends(plan: EpochPlan) -> list[int]:
     starts = window_starts(plan)
     ends: list[int] = []
-    for number, end in enumerate(starts[1:]):
-        if ends and plan.units[number] == plan.units[number - 1]:
+    last: int | None = None  # unit that the last end is of; windows without rows are of none
+    for unit, end in zip(plan.units, starts[1:], strict=True):
+        if unit == last:
             ends[-1] = end
         elif end > (ends[-1] if ends else 0):
             ends.append(end)
+            last = unit
     return ends

@@ -16,7 +16,7 @@ from pyloader_delta.errors import BudgetError, IncompleteEpochError, ReadError
 from pyloader_delta.permute import permuted
 from pyloader_delta.plan.epoch import Order, plan_epoch, split
 from pyloader_delta.plan.ranks import Place
-from pyloader_delta.plan.resume import resumed, window_starts
+from pyloader_delta.plan.resume import group_start, resumed, window_starts
 from pyloader_delta.values import Chunk, WindowSize
 
 ROW_BYTES = 10
@@ -282,6 +282,7 @@ def test_a_unit_that_begins_with_a_file_without_rows_is_not_the_unit_before_it()
             groups += task.groups
         world.let_go(scheduler)
     assert groups == expected_groups(units, sizes, order, 0, 8, False, 2) == [2, 1, 1, 1]
+    assert [group_start(plan, batch, 8, 2) for batch in range(5)] == [0, 0, 2, 3, 4]
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
