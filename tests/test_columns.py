@@ -4,7 +4,6 @@ import datetime as dt
 import decimal
 import enum
 import itertools
-import json
 import math
 import pickle
 from pathlib import Path
@@ -18,7 +17,6 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pyloader_delta import ContractError, DataLoader, DataReader, NumpyDataCollator, ValueTypeError
-from pyloader_delta.columns import FILES
 from pyloader_delta.encode.inputs import Inputs
 from pyloader_delta.engine.gather import gather
 from pyloader_delta.engine.tasks import Segment
@@ -189,8 +187,7 @@ def test_values_stay_exact_where_batches_cross_files_of_other_types(
 def test_rows_of_one_file_alone_go_by_that_file(names, key):
     """Arrow's `==` of fields does not see what bytes stand for: those of one file as they are, of the next pickled."""
     blocks = [block for name in names for block in to_batches({"x": COLUMNS[name]}, exact=True, place="")]
-    named = zip(names, blocks, strict=True)
-    window = WindowBlocks([b.replace_schema_metadata({FILES: json.dumps([[name, b.num_rows]])}) for name, b in named])
+    window = WindowBlocks(blocks)
     n_rows = int(window.starts[-1])
     order = permuted(n_rows, key) if key else range(n_rows)
     every = [value for name in names for value in COLUMNS[name]]
