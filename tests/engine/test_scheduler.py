@@ -154,7 +154,8 @@ def test_every_row_comes_once_in_one_order_whatever_workers_do(
     group = (
         group if known else 1
     )  # as `options.group_size` has it: which batch is a unit's last is unknown before reading
-    largest = max([400, sum(c.size_bytes for c in plan_epoch(units, order, 0).chunks) + batch_size * ROW_BYTES * group])
+    stated, real = sum(c.size_bytes for unit in units for c in unit), sum(rows_of_file.values()) * ROW_BYTES
+    largest = max(400, max(stated, real) + batch_size * ROW_BYTES * group)  # all may be one window
     store_bytes = max(store_bytes, 2 * largest + max([0, *(unit[0].cursor_bytes for unit in units)]))
     small = {"run_bytes": 200, "run_rows": 16, "read_bytes": 300, "read_chunks": 3}
     limits = Limits(n_workers, store_bytes, 4000, queue, pending, **small)
