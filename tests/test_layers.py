@@ -21,6 +21,7 @@ SHARED = {
     "memory",
     "ours",
     "words",
+    "units",
 }  # the ground: types, pure functions, no I/O
 STAGES = {"delta", "plan", "read", "encode", "collate", "engine"}
 WIRING = {

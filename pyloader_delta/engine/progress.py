@@ -11,6 +11,7 @@ from pyloader_delta.engine.losses import Lost as Lost
 from pyloader_delta.engine.tasks import MixTask, ReadTask, Segment
 from pyloader_delta.errors import IncompleteEpochError
 from pyloader_delta.permute import row_key
+from pyloader_delta.units import Borders
 from pyloader_delta.values import Chunk, EpochLike
 
 
@@ -43,9 +44,7 @@ class Progress:
         """Windows read without a gap, from the first."""
         self.starts = [0]
         """First row of each ready window, and the end of the last."""
-        self._units = [0]
-        """First row of each unit of the ready windows, and where the last one's next row would be."""
-        self._unit: int | None = None  # the last of them; windows without rows are of none
+        self._units = Borders()  # of the ready windows
         self.failure: tuple[int, BaseException] | None = None
         """(window, error) of the first window that cannot be read."""
         self._fails_at = self.n_chunks  # the first chunk that cannot
@@ -73,7 +72,7 @@ class Progress:
         self.ready = self.freed = window
         first = self.plan.first_window_row or 0  # known, where lengths are not
         self.starts = self._known_starts[: window + 1] if self._known_starts else [*[0] * window, first]
-        self._units = [self.starts[-1]]
+        self._units = Borders(self.starts[-1])
         self._columns = [()] * window
 
     def _plan_starts(self) -> list[int] | None:
@@ -229,7 +228,7 @@ class Progress:
         n_rows = rest.stop - rest.start if rest is not None else sum(self._rows[p] or 0 for p in positions)
         self.starts.append(self.starts[-1] + n_rows)
         self.ready += 1
-        self._end_unit(self.ready - 1)
+        self._units.add(self.plan.units[self.ready - 1], self.rows_there)
         return True
 
     def _cut_short(self, before: range, error: BaseException) -> None:
@@ -237,17 +236,9 @@ class Progress:
         if before and all(self._rows[position] is not None for position in before) and self._take_in(before):
             self.failure = (self.ready, error)
 
-    def _end_unit(self, window: int) -> None:
-        """Note that a window has got ready: it ends a unit, or goes on with the one before it."""
-        if self.plan.units[window] == self._unit:
-            self._units[-1] = self.rows_there
-        elif self.rows_there > self._units[-1]:
-            self._units.append(self.rows_there)
-            self._unit = self.plan.units[window]
-
     def _may_go_on(self) -> bool:
         """Return whether the next window belongs to the last ready one's unit."""
-        return self.ready < len(self.plan.units) and self.plan.units[self.ready] == self._unit
+        return self.ready < len(self.plan.units) and self._units.goes_on(self.plan.units[self.ready])
 
     def groups(self, n_rows: int, size: int, group: int, most: int, *, ends: bool) -> tuple[tuple[int, ...], bool]:
         """Return the batches of each group of the next run, and whether more rows could make it longer.
@@ -284,7 +275,7 @@ class Progress:
             most: Batches that may be encoded together, >= 1.
         """
         n_left = -(-(stop - row) // size)
-        end = self._units[bisect_right(self._units, row)]
+        _, end = self._units.around(row)
         if end >= stop:
             over = end < stop + size and not (end == self.rows_there and self._may_go_on())
             return min(n_left, most), over
@@ -292,7 +283,7 @@ class Progress:
         if inside:
             return min(inside, most), True
         n = 0
-        while n < min(n_left, most) and self._units[bisect_right(self._units, row)] < min(row + size, stop):
+        while n < min(n_left, most) and self._units.around(row)[1] < min(row + size, stop):
             n, row = n + 1, row + size
         return n, row < stop
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import accumulate
 
 from pyloader_delta.plan.epoch import EpochPlan
+from pyloader_delta.units import Borders
 
 
 def resumed(
@@ -53,31 +54,20 @@ def group_start(plan: EpochPlan, batch: int, batch_size: int, group: int) -> int
     n_rows = plan.n_rows
     if group == 1 or n_rows is None or batch * batch_size >= n_rows:
         return batch
-    ends = _unit_ends(plan)
+    borders = Borders()
+    for unit, end in zip(plan.units, window_starts(plan)[1:], strict=True):
+        borders.add(unit, end)
 
-    def unit_of(number: int) -> int | None:
-        row, last = number * batch_size, min((number + 1) * batch_size, n_rows) - 1
-        unit = bisect_right(ends, row)
-        return unit if last < ends[unit] else None
+    def unit_of(number: int) -> tuple[int, int] | None:
+        """Return where the unit that a batch lies in begins and ends; None where it lies in several."""
+        unit = borders.around(number * batch_size)
+        return unit if min((number + 1) * batch_size, n_rows) <= unit[1] else None
 
-    unit = unit_of(batch)
-    if unit is None:
+    around = unit_of(batch)
+    if around is None:
         first = batch
         while first and unit_of(first - 1) is None:
             first -= 1
     else:
-        first = -(-(ends[unit - 1] if unit else 0) // batch_size)
+        first = -(-around[0] // batch_size)
     return first + (batch - first) // group * group
-
-
-def _unit_ends(plan: EpochPlan) -> list[int]:
-    starts = window_starts(plan)
-    ends: list[int] = []
-    last: int | None = None  # unit that the last end is of; windows without rows are of none
-    for unit, end in zip(plan.units, starts[1:], strict=True):
-        if unit == last:
-            ends[-1] = end
-        elif end > (ends[-1] if ends else 0):
-            ends.append(end)
-            last = unit
-    return ends
