@@ -83,11 +83,12 @@ def checked_features(features: Any, n_rows: int, name: str) -> Mapping[str, Any]
 
 def _length(values: Any) -> int | None:
     """Return how many rows an entry has; None where it is nothing that can be cut into rows."""
-    if isinstance(values, (str, bytes, Mapping, Set)):
+    plain = isinstance(values, (list, tuple, np.ndarray))
+    if not plain and isinstance(values, (str, bytes, Mapping, Set)):
         return None
     try:
         n = len(values)
-        if not isinstance(values, (list, tuple, np.ndarray)):
+        if not plain:
             values[0:0]  # batches of a rowwise dataset are cut out of one call's rows
     except Exception:
         return None

