@@ -222,3 +222,29 @@ def _bits(data: pa.Buffer, start: int, n_rows: int) -> NDArray[np.bool_]:
     raw = np.frombuffer(data, np.uint8, (start + n_rows + 7) // 8 - start // 8, start // 8)
     bits = np.unpackbits(raw, count=start % 8 + n_rows, bitorder="little")
     return bits[start % 8 :].view(bool)
+
+
+def storable_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the same values whose rows Arrow can pick: views of text and bytes become plain ones."""
+    types = pa.types
+    if types.is_string_view(kind):
+        return pa.large_string()
+    if types.is_binary_view(kind):
+        return pa.large_binary()
+    if types.is_dictionary(kind):
+        return pa.dictionary(kind.index_type, storable_type(kind.value_type), kind.ordered)
+    if types.is_map(kind):
+        return pa.map_(_storable_field(kind.key_field), _storable_field(kind.item_field), kind.keys_sorted)
+    if types.is_struct(kind):
+        return pa.struct([_storable_field(kind.field(i)) for i in range(kind.num_fields)])
+    if types.is_fixed_size_list(kind):
+        return pa.list_(_storable_field(kind.value_field), kind.list_size)
+    if types.is_list(kind):
+        return pa.list_(_storable_field(kind.value_field))
+    if types.is_large_list(kind):
+        return pa.large_list(_storable_field(kind.value_field))
+    return kind  # views of lists too: rows can be picked from them, but Arrow 26 casts them wrongly
+
+
+def _storable_field(field: pa.Field) -> pa.Field:
+    return field.with_type(storable_type(field.type))

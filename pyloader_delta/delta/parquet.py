@@ -302,6 +302,9 @@ class Piece:
         self._file, self._first, self._n_stored = file, first, n_rows
         self._stored = pa.Table.from_batches([stored]) if isinstance(stored, pa.RecordBatch) else stored
         self._left_out = file._deleted_within(first, first + n_rows)
+        if (filtered or len(self._left_out)) and self._stored is not None and not file.view.is_storable:
+            fields = [field.with_type(file.view.storable[field.name]) for field in self._stored.schema]
+            self._stored = self._stored.cast(pa.schema(fields))
         if filtered:
             self._left_out = file._left_out(self._stored, n_rows, self._left_out)
             names = file.columns.names

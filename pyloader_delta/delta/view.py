@@ -9,6 +9,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pyloader_delta.arrays import storable_type
 from pyloader_delta.delta.match import Match
 from pyloader_delta.delta.selection import Selection
 
@@ -50,6 +51,9 @@ class View:
         """What the file calls the columns of both."""
         self.has_metadata = self.stored_schema.metadata is not None
         """Whether the file's schema has metadata, which is none of the table's."""
+        self.storable = {field.name: storable_type(field.type) for field in self.stored_schema}
+        """Types of the file's columns of which Arrow can pick rows: DataFusion stores texts as views, of which it cannot."""
+        self.is_storable = list(self.storable.values()) == self.stored_schema.types
         alike = pa.schema(self.columns.stored.values()).equals(selection.schema, check_metadata=True)
         self.as_is = alike and row_id is None
         """Whether what pyarrow reads has the logical table's columns: wrapping each anew would cost 5 % of decoding."""
