@@ -1,4 +1,4 @@
-"""Texts and bytes that files hold as Arrow's views, as DataFusion writes them: Arrow cannot pick single rows of these."""
+"""Texts and bytes that files hold as Arrow's views, as DataFusion writes them: Arrow cannot pick rows of these."""
 
 from pathlib import Path
 
