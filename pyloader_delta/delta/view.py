@@ -52,7 +52,7 @@ class View:
         self.has_metadata = self.stored_schema.metadata is not None
         """Whether the file's schema has metadata, which is none of the table's."""
         self.storable = {field.name: storable_type(field.type) for field in self.stored_schema}
-        """Types of the file's columns whose rows Arrow can pick: not those of texts stored as views, as DataFusion does."""
+        """Types of the columns whose rows Arrow can pick: it cannot of texts stored as views, as DataFusion does."""
         self.is_storable = list(self.storable.values()) == self.stored_schema.types
         alike = pa.schema(self.columns.stored.values()).equals(selection.schema, check_metadata=True)
         self.as_is = alike and row_id is None
