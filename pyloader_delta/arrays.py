@@ -246,5 +246,13 @@ def storable_type(kind: pa.DataType) -> pa.DataType:
     return kind  # views of lists too: rows can be picked from them, but Arrow 26 casts them wrongly
 
 
+def storable_table(table: pa.Table) -> pa.Table:
+    """Return a table of which Arrow can pick rows: each column is of its `storable_type`."""
+    kinds = [storable_type(kind) for kind in table.schema.types]
+    if kinds == table.schema.types:
+        return table
+    return table.cast(pa.schema([field.with_type(kind) for field, kind in zip(table.schema, kinds, strict=True)]))
+
+
 def _storable_field(field: pa.Field) -> pa.Field:
     return field.with_type(storable_type(field.type))

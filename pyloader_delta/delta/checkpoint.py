@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from pyloader_delta.arrays import storable_table
 from pyloader_delta.columns import numbers
 from pyloader_delta.delta.adds import ADDS, VECTOR, counts
 from pyloader_delta.delta.arrays import integers, view
@@ -70,7 +71,7 @@ def _tables(opened: pa.NativeFile, file: pq.ParquetFile, row_group: int, leaves:
     """Yield some leaves of a row group, a number of rows at a time."""
     with expecting(opened, lambda: column_spans(file.metadata, [row_group], leaves)):
         for batch in file.iter_batches(_BATCH, row_groups=[row_group], columns=leaves):
-            yield pa.Table.from_batches([batch])
+            yield storable_table(pa.Table.from_batches([batch]))
 
 
 def _take(part: Part, table: pa.Table) -> None:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from pyloader_delta.arrays import storable_table
 from pyloader_delta.delta.masks import booleans, unpacked
 from pyloader_delta.delta.match import Match
 from pyloader_delta.delta.selection import Selection
@@ -303,8 +304,7 @@ class Piece:
         self._stored = pa.Table.from_batches([stored]) if isinstance(stored, pa.RecordBatch) else stored
         self._left_out = file._deleted_within(first, first + n_rows)
         if (filtered or len(self._left_out)) and self._stored is not None and not file.view.is_storable:
-            fields = [field.with_type(file.view.storable[field.name]) for field in self._stored.schema]
-            self._stored = self._stored.cast(pa.schema(fields))
+            self._stored = storable_table(self._stored)
         if filtered:
             self._left_out = file._left_out(self._stored, n_rows, self._left_out)
             names = file.columns.names

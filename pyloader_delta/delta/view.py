@@ -51,9 +51,8 @@ class View:
         """What the file calls the columns of both."""
         self.has_metadata = self.stored_schema.metadata is not None
         """Whether the file's schema has metadata, which is none of the table's."""
-        self.storable = {field.name: storable_type(field.type) for field in self.stored_schema}
-        """Types of the columns whose rows Arrow can pick: it cannot of texts stored as views, as DataFusion does."""
-        self.is_storable = list(self.storable.values()) == self.stored_schema.types
+        self.is_storable = list(map(storable_type, self.stored_schema.types)) == self.stored_schema.types
+        """Whether Arrow can pick rows of the file: it cannot of texts stored as views, as DataFusion does."""
         alike = pa.schema(self.columns.stored.values()).equals(selection.schema, check_metadata=True)
         self.as_is = alike and row_id is None
         """Whether what pyarrow reads has the logical table's columns: wrapping each anew would cost 5 % of decoding."""

@@ -83,3 +83,38 @@ def test_a_loader_delivers_them(rewritten, shuffle):
         rows = [row for batch in loader for row in batch.to_pylist()]
         assert loader.receipt().whole
     assert sorted(rows, key=lambda row: row["i"]) == rows_of(range(30))
+
+
+def viewed(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_string(kind):
+        return VIEW
+    if pa.types.is_map(kind):
+        return pa.map_(VIEW, kind.item_field.with_type(viewed(kind.item_type)))
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(viewed(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(viewed(field.type)) for field in kind])
+    return kind
+
+
+@pytest.mark.parametrize("filter_", [None, "p = 'b'", "text < 'text 2'"])
+def test_a_checkpoint_of_them_is_read(tmp_path, filter_):
+    def rows(found: pa.Table) -> list[dict]:
+        return sorted(found.to_pylist(), key=lambda row: row["i"])
+
+    for start in (0, 10):
+        table = {"i": range(start, start + 10), "text": [f"text {i % 4}" for i in range(10)], "p": ["a", "b"] * 5}
+        write_deltalake(str(tmp_path), pa.table(table), mode="append", partition_by=["p"])
+    reader = DeltaDataReader(filter=filter_)
+    expected = rows(gather(reader, reader.chunks(str(tmp_path))))
+    DeltaTable(str(tmp_path)).create_checkpoint()
+    (path,) = (tmp_path / "_delta_log").glob("*.checkpoint.parquet")
+    plain = pq.read_table(path)
+    schema = pa.schema([field.with_type(viewed(field.type)) for field in plain.schema])
+    pq.write_table(plain.cast(schema), path)
+    assert "string_view" in str(pq.ParquetFile(path).schema_arrow)
+    for commit in (tmp_path / "_delta_log").glob("*.json"):
+        commit.unlink()
+    reader = DeltaDataReader(filter=filter_)
+    assert rows(gather(reader, reader.chunks(str(tmp_path)))) == expected
+    assert 0 < len(expected) <= 20
