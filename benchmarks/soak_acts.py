@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import psutil
 
+from benchmarks.soak_figures import lives
 from benchmarks.soak_loaders import BATCH_SIZE, N_BATCHES, SETUPS, Loaders, Setup, Wrong
 from benchmarks.soak_work import Sabotage
 
@@ -95,8 +96,12 @@ class Act:
             for _, batch in zip(range(self._random.randrange(1, 60)), other, strict=False):
                 assert len(batch["id"])
 
+    def _one_worker(self) -> list[psutil.Process]:
+        found = workers()
+        return self._random.sample(found, min(len(found), 1))
+
     def _kill(self) -> None:
-        for process in self._random.sample(workers(), 1) if workers() else []:
+        for process in self._one_worker():
             with suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGKILL)
 
@@ -106,7 +111,7 @@ class Act:
 
     def _stop(self) -> None:
         """Stop a worker for a while."""
-        for process in self._random.sample(workers(), 1) if workers() else []:
+        for process in self._one_worker():
             with suppress(psutil.NoSuchProcess):
                 process.suspend()
                 threading.Timer(_STOPPED_S, _resume, (process,)).start()
@@ -249,7 +254,7 @@ class Act:
 
 def workers() -> list[psutil.Process]:
     """Return the worker processes of this process."""
-    return [process for process in psutil.Process().children() if process.status() != psutil.STATUS_ZOMBIE]
+    return [process for process in psutil.Process().children() if lives(process)]
 
 
 def _resume(process: psutil.Process) -> None:

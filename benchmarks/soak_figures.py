@@ -27,11 +27,19 @@ class Figures(NamedTuple):
     """Worker processes."""
 
 
+def lives(process: psutil.Process) -> bool:
+    """Return whether a process has not ended; it may end at any moment, also while this looks."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 def figures_of(epochs: int) -> Figures:
     """Return what is held now, after so many epochs."""
     this = psutil.Process()
     children = this.children(recursive=True)
-    alive = [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+    alive = [child for child in children if lives(child)]
     main = pss_bytes(this.pid) / 2**20
     tree = main + sum(pss_bytes(child.pid) for child in alive) / 2**20
     return Figures(epochs, main, tree, this.num_fds(), len(alive))
