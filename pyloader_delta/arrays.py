@@ -248,10 +248,12 @@ def storable_type(kind: pa.DataType) -> pa.DataType:
 
 def storable_table(table: pa.Table) -> pa.Table:
     """Return a table of which Arrow can pick rows: each column is of its `storable_type`."""
-    kinds = [storable_type(kind) for kind in table.schema.types]
-    if kinds == table.schema.types:
-        return table
-    return table.cast(pa.schema([field.with_type(kind) for field, kind in zip(table.schema, kinds, strict=True)]))
+    return table if is_storable(table.schema) else table.cast(pa.schema(map(_storable_field, table.schema)))
+
+
+def is_storable(schema: pa.Schema) -> bool:
+    """Return whether each column is of its `storable_type`."""
+    return bool(list(map(storable_type, schema.types)) == schema.types)
 
 
 def _storable_field(field: pa.Field) -> pa.Field:

@@ -180,8 +180,10 @@ def _fits(stored: pa.DataType, wanted: pa.DataType) -> bool:
 
 def _plain(kind: pa.DataType) -> pa.DataType:
     """Return a type without dictionaries, views of text and bytes, extensions and metadata of fields."""
-    if kinds.is_string_view(kind) or kinds.is_binary_view(kind):
-        return pa.string() if kinds.is_string_view(kind) else pa.binary()
+    if kinds.is_string_view(kind):
+        return pa.string()
+    if kinds.is_binary_view(kind):
+        return pa.binary()
     if isinstance(kind, pa.BaseExtensionType):
         return _plain(kind.storage_type)
     if kinds.is_dictionary(kind):

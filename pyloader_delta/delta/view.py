@@ -9,7 +9,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pyloader_delta.arrays import storable_type
+from pyloader_delta.arrays import is_storable
 from pyloader_delta.delta.match import Match
 from pyloader_delta.delta.selection import Selection
 
@@ -51,7 +51,7 @@ class View:
         """What the file calls the columns of both."""
         self.has_metadata = self.stored_schema.metadata is not None
         """Whether the file's schema has metadata, which is none of the table's."""
-        self.is_storable = list(map(storable_type, self.stored_schema.types)) == self.stored_schema.types
+        self.is_storable = is_storable(self.stored_schema)
         """Whether Arrow can pick rows of the file: it cannot of texts stored as views, as DataFusion does."""
         alike = pa.schema(self.columns.stored.values()).equals(selection.schema, check_metadata=True)
         self.as_is = alike and row_id is None

@@ -139,12 +139,13 @@ class Tray:
         plan = _Plan(used, self._place)
         for part in parts:
             plan.add(part)
-        if plan.end and self._memory is None:
-            self.open(plan.end)
-        elif self._memory is not None and plan.end > len(self._memory):
-            plan = _Plan(0, lambda array, rows: None if (place := self._place(array, rows)) and not place[0] else place)
-            for part in parts:
-                plan.add(part)
+        if plan.end > (0 if self._memory is None else len(self._memory)):
+            if self._memory is not None:  # what lies there moves as well
+                plan = _Plan(
+                    0, lambda array, rows: None if (place := self._place(array, rows)) and not place[0] else place
+                )
+                for part in parts:
+                    plan.add(part)
             self.open(plan.end)
         for array, offset, rows, step in plan.copies:
             if not array.nbytes:
