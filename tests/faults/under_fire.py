@@ -14,6 +14,7 @@ import psutil
 from leaks import LOOKS, left_over, until
 from programs import ROOT
 
+from benchmarks.soak_figures import lives
 from pyloader_delta import DataLoader, DataReader, Dataset, NumpyDataCollator
 
 N_FILES, ROWS = 4, 50_000  # windows of more than 1 MiB are mixed in place
@@ -185,15 +186,8 @@ def output(path: Path, **options: Any) -> tuple[int, str, str]:
 
 def nothing_left(process: int, workers: list[psutil.Process], folder: Path) -> bool:
     """Return whether a program's workers and temporary files are gone in time."""
-    gone = until(lambda: not any(alive(worker) for worker in workers) and not group(process))
+    gone = until(lambda: not any(lives(worker) for worker in workers) and not group(process))
     return gone and not list((folder / "tmp").iterdir())
-
-
-def alive(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def group(leader: int) -> list[psutil.Process]:
@@ -201,7 +195,7 @@ def group(leader: int) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         try:
-            if os.getpgid(process.pid) == leader and alive(process):
+            if os.getpgid(process.pid) == leader and lives(process):
                 found.append(process)
         except (ProcessLookupError, psutil.NoSuchProcess):
             pass
