@@ -1,4 +1,4 @@
-"""Where the units of an epoch's order begin and end: the engine finds it window by window, resuming at once."""
+"""What of an epoch's order is encoded together: the engine finds it window by window, resuming at once."""
 
 from __future__ import annotations
 
@@ -32,3 +32,28 @@ class Borders:
         """Return where the unit of a row begins and ends; the row lies before the last border."""
         place = bisect_right(self._rows, row)
         return self._rows[place - 1], self._rows[place]
+
+
+def most_together(batch: int, group: int) -> int:
+    """Return how many batches may be encoded together with one and with those after it: 1, 2, 4, … up to `group`.
+
+    So an epoch's first batch waits for no others, and training begins although encoding many rows may take long.
+
+    Args:
+        batch: Number in the epoch of the first of them.
+        group: Batches that may be encoded together later on.
+    """
+    return min(batch + 1, group)
+
+
+def together_with(batch: int, first: int, group: int) -> int:
+    """Return the first of the batches that are encoded together with one.
+
+    Args:
+        batch: The batch.
+        first: The first one that lies as it does, in its unit or over the same borders.
+        group: As in `most_together`.
+    """
+    while first + 1 < group and 2 * first + 1 <= batch:
+        first = 2 * first + 1
+    return first if first + 1 < group else first + (batch - first) // group * group

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -84,8 +85,8 @@ def table_fields(schema_string: str, mapping: str = "none") -> tuple[TableField,
     if not isinstance(parsed, dict) or parsed.get("type") != "struct":
         raise TableError(f"the table's schema must be a struct, got {schema_string[:100]!r}")
     fields = _fields(parsed, (), mapping)
-    lowered = [field.name.lower() for field in fields]
-    if twice := sorted({name for name in lowered if lowered.count(name) > 1}):
+    counts = Counter(field.name.lower() for field in fields)
+    if twice := sorted(name for name, n in counts.items() if n > 1):
         raise TableError(f"the table has two columns named {twice[0]!r}, which differ at most in case")
     return fields
 

@@ -227,7 +227,8 @@ class Column:
 
     def _fill(self, dtype: np.dtype[Any]) -> NDArray[Any]:
         """Return what stands where a number, bool or time is null."""
-        return self._constant(0 if self.spec.fill_null is None else self.spec.fill_null, dtype, "fill_null")
+        fill = self.spec.fill_null
+        return np.zeros((), dtype) if fill is None else self._constant(fill, dtype, "fill_null")
 
     def _constant(self, value: Any, dtype: np.dtype[Any], option: str) -> NDArray[Any]:
         """Return the value of an option as a type; a time as the number that it is in the column's unit."""

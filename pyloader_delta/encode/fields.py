@@ -81,10 +81,11 @@ class FieldsDataset(Dataset[Any]):
         """
         names = [spec.name for spec in self._specs(schema)]
         names += [spec.name for specs in self.features.values() for spec in specs]
+        there = dict.fromkeys(schema.names)
         for name in names:
-            if name not in schema.names:
+            if name not in there:
                 raise ConfigError(
-                    f"fields, features: there is no column {name!r}; there are {', '.join(map(repr, schema.names))}"
+                    f"fields, features: there is no column {name!r}; there are {', '.join(map(repr, there))}"
                 )
         return list(dict.fromkeys(names))
 

@@ -11,7 +11,7 @@ from pyloader_delta.engine.losses import Lost as Lost
 from pyloader_delta.engine.tasks import MixTask, ReadTask, Segment
 from pyloader_delta.errors import IncompleteEpochError
 from pyloader_delta.permute import row_key
-from pyloader_delta.units import Borders
+from pyloader_delta.units import Borders, most_together
 from pyloader_delta.values import Chunk, EpochLike
 
 
@@ -253,10 +253,13 @@ class Progress:
         row, stop = self.next_row, self.next_row + n_rows
         found: list[int] = []
         while row < stop and sum(found) < most:
-            n, over = (1, True) if group == 1 else self._group(row, stop, size, group)
+            together = most_together(row // size, group)
+            if together < group and found:
+                return tuple(found), False  # an epoch's first batches do not wait for others
+            n, over = (1, True) if together == 1 else self._group(row, stop, size, together)
             if found and sum(found) + n > most:
                 return tuple(found), False
-            if not (over or ends or n == group):
+            if not (over or ends or n == together):
                 break
             found.append(n)
             row += n * size

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import accumulate
 
 from pyloader_delta.plan.epoch import EpochPlan
-from pyloader_delta.units import Borders
+from pyloader_delta.units import Borders, together_with
 
 
 def resumed(
@@ -70,4 +70,4 @@ def group_start(plan: EpochPlan, batch: int, batch_size: int, group: int) -> int
             first -= 1
     else:
         first = -(-around[0] // batch_size)
-    return first + (batch - first) // group * group
+    return together_with(batch, first, group)

@@ -12,7 +12,7 @@ from pyloader_delta import DataLoader, Dataset, DeltaDataReader, FieldSpec, Nump
 from pyloader_delta.encode.fields import FieldsDataset
 from pyloader_delta.values import Columns
 
-N_ROWS, BATCH_SIZE = 200_000, 1000
+N_ROWS, BATCH_SIZE = 400_000, 1000
 
 
 class Counting(Dataset):
@@ -30,7 +30,7 @@ class Counting(Dataset):
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
-    """One row group of 1.6 MB."""
+    """One row group of 3.2 MB."""
     path = tmp_path_factory.mktemp("t") / "t"
     write_deltalake(path, pa.table({"x": np.arange(N_ROWS)}))
     return str(path)
@@ -59,6 +59,23 @@ def test_what_is_encoded_together(table, input_format, options, most):
     found = calls(table, input_format, **options)
     assert sum(found.values()) == N_ROWS
     assert max(found) == most // BATCH_SIZE * BATCH_SIZE
+
+
+def test_an_epochs_first_batch_is_encoded_alone_and_then_twice_as_many_each_time(table):
+    """Training begins when one batch is there, however long encoding thousands of rows takes."""
+    asked = []
+
+    class Slow(Counting):
+        def batch_encode(self, batch):
+            asked.append(len(batch["x"]))
+            return super().batch_encode(batch)
+
+    with DataLoader(DeltaDataReader(BATCH_SIZE), Slow("numpy"), NumpyDataCollator(), table, num_workers=0) as loader:
+        epoch = iter(loader)
+        next(epoch)
+        assert asked == [1000]
+        assert sum(len(batch["n"]) for batch in epoch) == N_ROWS - 1000
+    assert asked == [1000, 2000, 4000, 8000, 16_000, 32_000, 64_000, 128_000, 131_000, 14_000]
 
 
 @pytest.fixture
@@ -96,4 +113,5 @@ def test_the_first_batch_of_images_waits_for_few_of_them(tmp_path, asked):
     with DataLoader.from_delta(tmp_path / "t", 32, fields=fields, framework="numpy", num_workers=0) as loader:
         assert [batch["image"].shape for batch in loader][:2] == [(32, 3, 2, 3)] * 2
     assert sum(asked) == 600
+    assert asked[:4] == [32, 64, 128, 128]
     assert max(asked) == 128

@@ -257,6 +257,25 @@ def test_wrong_fields_are_refused(options, text):
         FieldsDataset(**options).outputs(schema)
 
 
+def test_a_tables_column_names_are_listed_as_often_for_many_columns_as_for_few():
+    """Each listing makes all names anew: one for each column is a second and more of thousands of columns."""
+
+    def listings(n_columns):
+        schema = pa.schema([(f"c{i}", pa.int64()) for i in range(n_columns)])
+        found = []
+
+        class Spied:
+            @property
+            def names(self):
+                found.append(1)
+                return schema.names
+
+        assert FieldsDataset(fields=schema.names).columns(Spied()) == schema.names
+        return len(found)
+
+    assert listings(50) == listings(2) > 0
+
+
 # Through a loader ---------------------------------------------------------------------------------------------------
 
 
