@@ -254,8 +254,6 @@ class Progress:
         found: list[int] = []
         while row < stop and sum(found) < most:
             together = most_together(row // size, group)
-            if together < group and found:
-                return tuple(found), False  # an epoch's first batches do not wait for others
             n, over = (1, True) if together == 1 else self._group(row, stop, size, together)
             if found and sum(found) + n > most:
                 return tuple(found), False

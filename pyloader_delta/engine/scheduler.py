@@ -18,6 +18,7 @@ from pyloader_delta.engine.progress import Lost, Progress
 from pyloader_delta.engine.space import Cursors, Store, whole
 from pyloader_delta.engine.tasks import Limits, MixTask, ReadTask, RunTask, Task
 from pyloader_delta.errors import BudgetError, IncompleteEpochError
+from pyloader_delta.units import most_together
 from pyloader_delta.values import EpochLike
 
 
@@ -106,8 +107,7 @@ class Scheduler:
         self._land(worker, task)
         self._undelivered[task.number] = (task, size_bytes)
         self._finished_bytes += size_bytes
-        n = len(task.batch_rows)
-        self._batch_cost = (size_bytes / n, seconds / n)
+        self._batch_cost = (size_bytes / len(task.batch_rows), seconds / len(task.batch_rows))
         self._let_go(self._by_epoch[task.epoch].release(task.segments))
 
     def lost(self, worker: int) -> list[Task]:
@@ -214,7 +214,8 @@ class Scheduler:
         if available != left:
             available -= available % size
         group = progress.plan.group or self._group
-        groups, starved = progress.groups(available, size, group, self._batches_per_run(group), ends=ends)
+        most = self._batches_per_run(most_together(progress.next_batch, group))
+        groups, starved = progress.groups(available, size, group, most, ends=ends)
         rows = min(sum(groups) * size, available)
         if rows <= 0:
             return None
@@ -250,8 +251,7 @@ class Scheduler:
     def _batches_per_run(self, group: int) -> int:
         if self._batch_cost is None:
             return group
-        size_bytes, seconds = self._batch_cost
-        limits = self.limits
+        limits, (size_bytes, seconds) = self.limits, self._batch_cost
         fit = min(
             limits.run_rows // self._batch_size,
             int(min(limits.run_bytes, limits.batch_bytes // 2) / max(size_bytes, 1.0)),
