@@ -81,6 +81,11 @@ class Stages:
         return ours and self.dataset.input_format == "columns" and not getattr(self.dataset, "runs_python", True)
 
     @property
+    def copied(self) -> Collection[str]:
+        """Columns of which only a copy gets on: what gets them is no code of the user's."""
+        return getattr(self.dataset, "copied", ()) if self.keeps_nothing else ()
+
+    @property
     def owns_blocks(self) -> bool:
         """Whether nobody else holds the memory that was read: it is no table of the user's own."""
         return self.reader._is_ours

@@ -171,7 +171,7 @@ class DataParquet:
         table = None
         if names := self._names(filtered):
             with expecting(self._source, lambda: column_spans(self.metadata, row_groups, names)):
-                columns = None if names == self.stored_schema.names else names  # to look names up costs a fifth
+                columns = None if names == self.view.stored_names else names  # to look names up costs a fifth
                 table = self._file.read_row_groups(row_groups, columns=columns, use_threads=False)
         return Piece(self, table, first, n_rows, filtered).table()
 
@@ -251,7 +251,7 @@ class DataParquet:
     def _selected(self, table: pa.Table | None, first: int, n_rows: int, live: NDArray[np.bool_] | None) -> pa.Table:
         """Return rows in the logical schema; `live`: which of the file's from `first` on they are, None for all."""
         if table is not None and self.view.as_is and table.num_columns == len(self.schema):
-            if table.column_names != self.columns.names:  # releases of pyarrow differ in whose order they give
+            if table.schema.names != self.columns.names:  # releases of pyarrow differ in whose order they give
                 table = table.select(self.columns.names)
             return table.replace_schema_metadata(None) if self.view.has_metadata else table
         row_id = self._selection.row_id

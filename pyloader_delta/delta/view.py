@@ -39,6 +39,8 @@ class View:
         """Number of the first row of each row group, deleted ones counted, and the file's number of rows."""
         self.stored_schema: pa.Schema = file.schema_arrow
         """Schema of the file."""
+        self.stored_names: list[str] = self.stored_schema.names
+        """Names of its columns."""
         self._partition_values = located.partition_values
         values, zone, row_id = dict(located.partition_values), selection.partition_timezone, selection.row_id
         self.columns = Match(self.stored_schema, selection.fields, values, zone, row_id)

@@ -71,6 +71,9 @@ class FieldsDataset(Dataset[Any]):
             self._rows_at_once = _IMAGES
         elif any(spec.transform for spec in specs):
             self._rows_at_once = _TRANSFORMED
+        alone = {spec.name for spec in specs}
+        self.copied = frozenset(s.name for found in self.features.values() for s in found if s.name not in alone)
+        """Columns that are only part of a matrix."""
         self._settled: tuple[pa.Schema, _Settled] | None = None
 
     def columns(self, schema: pa.Schema) -> list[str]:
@@ -135,11 +138,11 @@ class _Settled:
         self._columns = [column(spec) for spec in dataset._specs(schema)]
         for _, found in self._columns:
             self._add(found.outputs())
-        self._matrices: list[tuple[str, np.dtype[Any], list[tuple[int, Column]]]] = []
+        self._matrices: list[tuple[str, np.dtype[Any], list[tuple[int, Column]], list[str]]] = []
         for key, specs in dataset.features.items():
             columns = [column(spec, in_matrix=True) for spec in specs]
             dtype = _common(key, [found for _, found in columns], dataset.features_dtype)
-            self._matrices.append((key, dtype, columns))
+            self._matrices.append((key, dtype, columns, [spec.key for spec in specs]))
             self._add({key: Output("array", dtype, (None, len(columns)))})
             for spec in specs:
                 if spec.null_mask:
@@ -155,7 +158,7 @@ class _Settled:
         found: dict[str, Any] = {}
         for place, column in self._columns:
             found |= column.encode(arrays[place])
-        for key, dtype, columns in self._matrices:
+        for key, dtype, columns, keys in self._matrices:
             values = []
             for place, column in columns:
                 if column.passes(arrays[place]):
@@ -164,7 +167,7 @@ class _Settled:
                     part = column.encode(arrays[place])
                     values.append(part.pop(column.spec.key))
                     found |= part
-            found[key] = matrix(values, dtype, [column.spec.key for _, column in columns])
+            found[key] = matrix(values, dtype, keys)
         return found
 
 

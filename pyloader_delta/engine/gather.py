@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +25,7 @@ from pyloader_delta.values import Columns
 def gather(
     windows: Sequence[WindowBlocks], segments: Sequence[Segment], into: tuple[Tray, bool] | None = None,
     names: Sequence[str] = (), lease: Lease | None = None, *, values_stay: bool = False,
+    copied: Collection[str] = (),
 ) -> Columns:  # fmt: skip
     """Return the rows of some segments, one after the other, in delivery order.
 
@@ -36,19 +37,24 @@ def gather(
         names: Columns to give, in this order; those that no window has are all None. Others of the windows follow.
         lease: Lets columns of numbers stay where they lie in one piece and in order; the tray knows of them then.
         values_stay: Whether that holds for columns of bytes and lists as well: who gets them keeps no view.
+        copied: Columns of numbers that who gets them copies at once: read-only views will do, without a lease.
     """
     where = [Where(window, segment) for window, segment in zip(windows, segments, strict=True)]
-    plan = _plan(windows, tuple(names))
+    plans = [window.gathered(tuple(names)) for window in windows]
+    plan = _plan(windows, plans, names)
     n_rows = _counted(where)
     tray, filled = into or (None, False)
-    staying: list[NDArray[Any] | None] = [None] * len(plan.names)
-    if tray is not None and lease is not None and len(where) == 1 and n_rows == where[0].n_rows:
-        staying = [
-            None if d is None else where[0].in_place(name) for name, d in zip(plan.names, plan.dtypes, strict=True)
-        ]
-    alone: list[_Alone | None] = [None] * len(plan.names)
+    nothing: list[Any] = [None] * len(plan.names)
+    there, alone = [nothing for _ in where], nothing
     if n_rows == sum(found.n_rows for found in where):
+        there = [found.in_place(own if plan is plans[0] else plan) for found, own in zip(where, plans, strict=True)]
         alone = [_alone(where, name) if d is None else None for name, d in zip(plan.names, plan.dtypes, strict=True)]
+    staying = nothing
+    if tray is not None and len(where) == 1:
+        staying = [
+            rows if rows is not None and (name in copied or (lease is not None and rows.flags.writeable)) else None
+            for name, rows in zip(plan.names, there[0], strict=True)
+        ]
     if tray is not None and filled:
         moving = [d for d, stays in zip(plan.dtypes, staying, strict=True) if d is not None and stays is None]
         sizes = [n_rows * dtype.itemsize for dtype in moving] + [one.size_bytes for one in alone if one is not None]
@@ -60,10 +66,11 @@ def gather(
 
     arrays: list[Any] = []
     given: list[pa.Field] = []
-    for name, field, dtype, stays, one in zip(plan.names, plan.fields, plan.dtypes, staying, alone, strict=True):
+    each = zip(plan.names, plan.fields, plan.dtypes, staying, alone, zip(*there, strict=True), strict=True)
+    for name, field, dtype, stays, one, lying in each:
         whole: Any
-        if stays is not None and lease is not None and tray is not None:
-            whole = tray.keep(lent(stays, lease))
+        if stays is not None and tray is not None:
+            whole = stays if lease is None or name in copied else tray.keep(lent(stays, lease))
         elif one is not None:
             whole = taken(one.chosen, room(_BYTE, one.size_bytes))
         elif dtype is None:
@@ -73,7 +80,7 @@ def gather(
                 _keep_values(whole, tray, lease, where[0].window.memories)
         else:
             whole = room(dtype, n_rows)
-            _fill(whole, where, name)
+            _fill(whole, where, name, lying)
             whole = as_bytes(whole, field)
         arrays.append(whole if field.metadata is None or isinstance(whole, list) else shaped(whole, field))
         given.append(field)
@@ -116,16 +123,19 @@ def _keep_values(column: Any, tray: Tray, lease: Lease, memories: Sequence[NDArr
         tray.keep_bytes(lent(raw, lease))
 
 
-def _plan(windows: Sequence[WindowBlocks], names: tuple[str, ...]) -> Gathered:
-    """Return what columns are when they are gathered from several windows: `names` first, then what else these have."""
-    plans = [window.gathered(names) for window in windows]
+def _plan(windows: Sequence[WindowBlocks], plans: Sequence[Gathered], names: Sequence[str]) -> Gathered:
+    """Return what columns are when they are gathered from several windows: `names` first, then what else these have.
+
+    It is the first one's plan where they are alike.
+    """
     first = plans[0]
     if all(_same(p.dtypes, first.dtypes) and p.schema.equals(first.schema, check_metadata=True) for p in plans[1:]):
         return first
     there = {field.name: field for field in merged_fields([window.fields for window in windows])}
     everything = tuple(dict.fromkeys((*names, *there)))
     fields = [there.get(name) or pa.field(name, pa.null()) for name in everything]
-    return Gathered(everything, fields, [_dtype(windows, name) for name in everything], pa.schema(fields))
+    dtypes = [_dtype(windows, name) for name in everything]
+    return Gathered(everything, fields, dtypes, pa.schema(fields), [None] * len(everything))
 
 
 def _same(one: Sequence[np.dtype[Any] | None], other: Sequence[np.dtype[Any] | None]) -> bool:
@@ -153,9 +163,13 @@ def _dtype(windows: Sequence[WindowBlocks], name: str) -> np.dtype[Any] | None:
     return dtype
 
 
-def _fill(whole: NDArray[Any], where: Sequence[Where], name: str) -> None:
+def _fill(whole: NDArray[Any], where: Sequence[Where], name: str, lying: Sequence[NDArray[Any] | None]) -> None:
     start = 0
-    for found in where:
+    for found, there in zip(where, lying, strict=True):
+        if there is not None:
+            put(whole[start : start + len(there)], there)
+            start += len(there)
+            continue
         pieces = found.window.column(name)[0]
         chosen, place = found.of(name, pieces)
         if len(pieces) == 1 and type(chosen[0][1]) is not slice and len(chosen[0][1]) == len(whole):

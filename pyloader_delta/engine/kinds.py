@@ -20,15 +20,24 @@ def types_of(schema: pa.Schema) -> Types:
     return tuple((f.name, (f.metadata or {}).get(KIND, str(f.type).encode()).decode()) for f in schema if f.name)
 
 
-def file_types(blocks: Sequence[tuple[str, pa.RecordBatch]]) -> FileTypes:
+class TypesOf:
+    """`types_of` of one schema after another: those of a table are alike."""
+
+    def __init__(self) -> None:
+        self._last: tuple[pa.Schema, Types] = (pa.schema([]), ())
+
+    def __call__(self, schema: pa.Schema) -> Types:
+        """Return what `types_of` does."""
+        if not schema.equals(self._last[0], check_metadata=True):
+            self._last = schema, types_of(schema)
+        return self._last[1]
+
+
+def file_types(blocks: Sequence[tuple[str, pa.RecordBatch]], types_of: TypesOf) -> FileTypes:
     """Return the types of blocks, given with the paths that they come from."""
     found: list[tuple[str, Types]] = []
-    before: pa.Schema | None = None
-    types: Types = ()
     for path, block in blocks:
-        schema = block.schema
-        if before is None or not schema.equals(before, check_metadata=True):
-            before, types = schema, types_of(schema)
+        types = types_of(block.schema)
         if not found or found[-1][1] != types:
             found.append((path, types))
     return tuple(found)

@@ -52,9 +52,12 @@ class WindowBlocks:
         fields = {f.name: f for f in layout.fields} if layout is not None else {}
         self._pieces = {name: ([region[name]], [fields[name]]) for name in mixed} if region else {}
         columns = [_opened(block, own, memories) for block in blocks]
-        for name in columns[0] if len(columns) == 1 else dict.fromkeys(name for found in columns for name in found):
-            self._pieces[name] = _pieces(columns, name, self.starts, region or {}, fields)
-        self.fields = _window_fields(blocks, fields, self._pieces)
+        if len(columns) == 1:
+            self._pieces |= {name: ([piece], [field]) for name, (field, piece) in columns[0].items()}
+        else:
+            for name in dict.fromkeys(name for found in columns for name in found):
+                self._pieces[name] = _pieces(columns, name, self.starts, region or {}, fields)
+        self.fields = _window_fields(columns, fields, self._pieces)
         self._by_name = {field.name: field for field in self.fields}
         self.dtypes = {name: _dtype(*column) for name, column in self._pieces.items()}
         """Of each column that is one array, or several alike; None for others."""
@@ -76,7 +79,8 @@ class WindowBlocks:
         if found is None:
             everything = tuple(dict.fromkeys((*names, *self._by_name)))
             schema = pa.schema([self.field(name) for name in everything])
-            found = Gathered(everything, list(schema), [self.dtypes.get(name) for name in everything], schema)
+            dtypes = [self.dtypes.get(name) for name in everything]
+            found = Gathered(everything, list(schema), dtypes, schema, [self._one_array(name) for name in everything])
             self._gathered[names] = found
         return found
 
@@ -91,6 +95,10 @@ class WindowBlocks:
             n_blocks = len(self.starts) - 1
             found = [pa.nulls(int(n)) for n in np.diff(self.starts)], [nulls] * n_blocks
         return found
+
+    def _one_array(self, name: str) -> NDArray[Any] | None:
+        found = self._pieces.get(name)
+        return found[0][0] if found is not None and len(found[0]) == 1 and type(found[0][0]) is np.ndarray else None
 
     def rows(self, name: str) -> Rows | None:
         """Return a column for rows to be copied out of it one by one; None where Arrow is to take them."""
@@ -135,6 +143,8 @@ class Gathered:
     dtypes: list[np.dtype[Any] | None]
     """As `WindowBlocks.dtypes`."""
     schema: pa.Schema
+    arrays: list[NDArray[Any] | None]
+    """Each column of one window that is one NumPy array; None for others, and of several windows."""
 
 
 class Where:
@@ -166,14 +176,25 @@ class Where:
             return self._in_place
         return ([(0, self.numbers)], None) if len(pieces) == 1 else self._grouped
 
-    def in_place(self, name: str) -> NDArray[Any] | None:
-        """Return the rows of a column where they lie, if they do in order, in one piece and in memory of our own."""
+    def in_place(self, plan: Gathered) -> list[NDArray[Any] | None]:
+        """Return the rows of each column of numbers where they lie, if they do in order and in one array."""
+        mixed = None if self._segment.key is None else self.window.mixed
+        return [
+            None
+            if dtype is None or (mixed is not None and name not in mixed)
+            else self._in_a_piece(name)
+            if array is None
+            else array[self._places]
+            for name, dtype, array in zip(plan.names, plan.dtypes, plan.arrays, strict=True)
+        ]
+
+    def _in_a_piece(self, name: str) -> NDArray[Any] | None:
         pieces = self.window.column(name)[0]
-        if not self.is_together(name):
+        chosen, place = self.of(name, pieces)
+        if place is not None or len(chosen) != 1 or type(chosen[0][1]) is not slice:
             return None
-        number, rows = self.of(name, pieces)[0][0]
-        piece = pieces[number]
-        found: NDArray[Any] | None = piece[rows] if type(piece) is np.ndarray and piece.flags.writeable else None
+        number, rows = chosen[0]
+        found: NDArray[Any] | None = pieces[number][rows] if type(pieces[number]) is np.ndarray else None
         return found
 
     def is_one_piece(self, name: str) -> bool:
@@ -247,12 +268,12 @@ def _named(block: pa.RecordBatch) -> list[tuple[str, int]]:
 
 
 def _window_fields(
-    blocks: Sequence[pa.RecordBatch],
+    columns: Sequence[dict[str, tuple[pa.Field, Any]]],
     fields: dict[str, pa.Field],
     pieces: dict[str, Any],
 ) -> list[pa.Field]:
     """Return the window's fields in the reader's order: those of its region first asked, then those of the blocks."""
-    found = {f.name: f for f in merged_fields([block.schema for block in blocks])}
+    found = {f.name: f for f in merged_fields([field for field, _ in block.values()] for block in columns)}
     if not fields:
         return list(found.values())
     known = [found.get(name, field) for name, field in fields.items() if name in pieces]
@@ -300,10 +321,12 @@ def _opened(block: pa.RecordBatch, own: bool, memories: Sequence[NDArray[np.uint
 
 def _dtype(pieces: list[Any], fields: list[pa.Field]) -> np.dtype[Any] | None:
     """Return the dtype of pieces that one array can hold as they are, else None."""
-    if not pieces or not all(isinstance(piece, np.ndarray) and piece.dtype == pieces[0].dtype for piece in pieces):
+    if not pieces or not all(type(piece) is np.ndarray for piece in pieces):
         return None
     dtype: np.dtype[Any] = pieces[0].dtype
     if len(pieces) == 1:
         return dtype
+    if any(piece.dtype != dtype for piece in pieces):
+        return None
     kind = column_kind(fields[0])
     return dtype if all(column_kind(field) == kind for field in fields[1:]) else None

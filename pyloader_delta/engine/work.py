@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import cycle, groupby
 from operator import itemgetter
 from typing import Any, Protocol
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pyloader_delta.engine.blocks import compacted, named_blocks
 from pyloader_delta.engine.gather import gather
-from pyloader_delta.engine.kinds import FileTypes, file_types
+from pyloader_delta.engine.kinds import FileTypes, TypesOf, file_types
 from pyloader_delta.engine.leases import Lease
 from pyloader_delta.engine.notes import Notes
 from pyloader_delta.engine.numbered import numbered, taken_off
@@ -54,6 +54,10 @@ class StagesLike(Protocol):
     def keeps_nothing(self) -> bool:
         """Whether what gets gathered columns keeps no view of them: it is no code of the user's."""
 
+    @property
+    def copied(self) -> Collection[str]:
+        """Columns that what gets them copies at once, if it is no code of the user's."""
+
     def open(self) -> None: ...
     def close(self) -> None: ...
     @property
@@ -90,11 +94,11 @@ class Blocks:
     placed_bytes: int = 0
     window: WindowBlocks | None = None
     """The whole window opened, on its first blocks: opened once, and gone with them."""
+    size_bytes: int = field(init=False)
+    """Bytes that the blocks keep in memory."""
 
-    @property
-    def size_bytes(self) -> int:
-        """Bytes that the blocks keep in memory."""
-        return sum(int(batch.get_total_buffer_size()) for batch in self.batches) + self.placed_bytes
+    def __post_init__(self) -> None:
+        self.size_bytes = sum(int(batch.get_total_buffer_size()) for batch in self.batches) + self.placed_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +121,7 @@ class Workshop:
     def __init__(self, stages: StagesLike) -> None:
         self._stages = stages
         self._opened = self._large = False
+        self._types = TypesOf()
         self.scratch = Scratch()
 
     def read(self, task: ReadTask, region: tuple[Layout, dict[str, NDArray[Any]]] | None = None) -> Blocks:
@@ -139,7 +144,7 @@ class Workshop:
             position += len(chunks)
             self._large = self._large or any(chunk.size_bytes > (chunk.n_rows or 1) * _LARGE_ROW for chunk in chunks)
         self._release()
-        types = file_types(typed)
+        types = file_types(typed, self._types)
         typed.clear()
         if region is None or rows != [chunk.n_rows for chunk in task.chunks]:
             blocks = compacted(found)
@@ -205,6 +210,7 @@ class Workshop:
                     piece.segments[-1].columns,
                     piece.lease,
                     values_stay=self._stages.keeps_nothing,
+                    copied=self._stages.copied,
                 )
                 if columns.n_rows != sum(piece.batch_rows):
                     raise IncompleteEpochError(
