@@ -33,11 +33,11 @@ class TypesOf:
         return self._last[1]
 
 
-def file_types(blocks: Sequence[tuple[str, pa.RecordBatch]], types_of: TypesOf) -> FileTypes:
+def file_types(blocks: Sequence[tuple[str, pa.RecordBatch]], known: TypesOf) -> FileTypes:
     """Return the types of blocks, given with the paths that they come from."""
     found: list[tuple[str, Types]] = []
     for path, block in blocks:
-        types = types_of(block.schema)
+        types = known(block.schema)
         if not found or found[-1][1] != types:
             found.append((path, types))
     return tuple(found)

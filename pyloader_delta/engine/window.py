@@ -189,13 +189,8 @@ class Where:
         ]
 
     def _in_a_piece(self, name: str) -> NDArray[Any] | None:
-        pieces = self.window.column(name)[0]
-        chosen, place = self.of(name, pieces)
-        if place is not None or len(chosen) != 1 or type(chosen[0][1]) is not slice:
-            return None
-        number, rows = chosen[0]
-        found: NDArray[Any] | None = pieces[number][rows] if type(pieces[number]) is np.ndarray else None
-        return found
+        found = self._together(name)
+        return found[0][found[1]] if found is not None and type(found[0]) is np.ndarray else None
 
     def is_one_piece(self, name: str) -> bool:
         """Return whether the rows of a column of a block lie in order, in one piece and in memory of our own."""
@@ -203,8 +198,16 @@ class Where:
 
     def is_together(self, name: str) -> bool:
         """Return whether the rows of a column lie in order, in one piece."""
-        chosen, place = self.of(name, self.window.column(name)[0])
-        return place is None and len(chosen) == 1 and type(chosen[0][1]) is slice
+        return self._together(name) is not None
+
+    def _together(self, name: str) -> tuple[Any, slice] | None:
+        """Return the one piece that the rows of a column lie in, in order, and which of it they are."""
+        pieces = self.window.column(name)[0]
+        chosen, place = self.of(name, pieces)
+        if place is not None or len(chosen) != 1 or type(chosen[0][1]) is not slice:
+            return None
+        number, rows = chosen[0]
+        return pieces[number], rows
 
     @cached_property
     def _grouped(self) -> tuple[list[tuple[int, Any]], NDArray[np.int64] | None]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import cycle, groupby
 from operator import itemgetter
 from typing import Any, Protocol
@@ -78,7 +79,7 @@ class StagesLike(Protocol):
     ) -> Iterator[Any]: ...
 
 
-@dataclass(slots=True)
+@dataclass
 class Blocks:
     """What came of a read task."""
 
@@ -94,11 +95,11 @@ class Blocks:
     placed_bytes: int = 0
     window: WindowBlocks | None = None
     """The whole window opened, on its first blocks: opened once, and gone with them."""
-    size_bytes: int = field(init=False)
-    """Bytes that the blocks keep in memory."""
 
-    def __post_init__(self) -> None:
-        self.size_bytes = sum(int(batch.get_total_buffer_size()) for batch in self.batches) + self.placed_bytes
+    @cached_property
+    def size_bytes(self) -> int:
+        """Bytes that the blocks keep in memory."""
+        return sum(int(batch.get_total_buffer_size()) for batch in self.batches) + self.placed_bytes
 
 
 @dataclass(frozen=True, slots=True)
