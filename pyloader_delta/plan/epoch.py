@@ -172,9 +172,7 @@ def _joined(units: Sequence[list[Chunk]]) -> list[list[Chunk]]:
     found: list[list[Chunk]] = []
     room = n_left = 0
     for unit in units:
-        size = (
-            sum(chunk.size_bytes for chunk in unit) if all(chunk.is_whole_row_group for chunk in unit) else UNIT_BYTES
-        )
+        size = sum(chunk.size_bytes for chunk in unit) if _joins(unit) else UNIT_BYTES  # however they are read
         if n_left and size <= room:
             found[-1] += unit
         else:

@@ -98,6 +98,33 @@ def test_units_are_as_few_as_their_size_allows(sizes):
     assert all(sum(one) + sum(other) + max(sizes) > UNIT_BYTES for one, other in neighbours)
 
 
+SIZES = st.one_of(st.integers(0, 2 * UNIT_BYTES), st.integers(0, 1000))
+FILES = st.lists(st.lists(st.tuples(st.integers(1, 50), SIZES), min_size=1, max_size=4), min_size=1, max_size=40)
+
+
+@given(FILES, st.booleans(), st.integers(1, UNIT_BYTES), st.integers(1, UNIT_BYTES))
+def test_units_do_not_depend_on_the_parts_in_which_row_groups_are_read(files, shuffle, max_bytes, window_bytes):
+    """They say what is encoded in one call; a memory budget, or a machine, must not change that."""
+    chunks = []
+    for number, groups in enumerate(files):
+        start = 0
+        for group, (n, size) in enumerate(groups):
+            rows = range(start, start + n)
+            chunks.append(Chunk(f"f{number}", size, rows, group, rows))
+            start += n
+
+    def units(max_bytes, window_bytes):
+        kept = replace(order(chunks=shuffle, rows=False), joins_files=True, window_bytes=window_bytes)
+        plan = plan_epoch(split(chunks, max_bytes), kept, 1)
+        found = {}
+        for unit, window in zip(plan.units, plan.windows, strict=True):
+            there = [(plan.chunks[p].path, row) for p in window for row in plan.chunks[p].rows]
+            found.setdefault(unit, []).extend(there)
+        return list(found.values())
+
+    assert units(max_bytes, window_bytes) == units(1 << 40, 1 << 40)
+
+
 def test_epochs_differ_and_each_is_the_same_again():
     units = split(row_groups([10] * 12), 1000)
     orders = [[(c.path, c.row_group) for c in plan_epoch(units, order(), epoch).chunks] for epoch in (0, 1, 2, 0)]
