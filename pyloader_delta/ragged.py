@@ -74,7 +74,7 @@ def cuts(batch: RaggedBatch, rows: Sequence[int]) -> dict[int, Sequence[int]]:
     return found
 
 
-def bounds_of(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+def bounds_of(lengths: NDArray[np.signedinteger[Any]]) -> NDArray[np.int64]:
     """Return where rows of these lengths begin and end, one after the other, shape (rows + 1,), int64."""
     bounds = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=bounds[1:])

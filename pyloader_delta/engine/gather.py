@@ -13,7 +13,7 @@ from pyloader_delta.arrays import OFFSET_LIMIT
 from pyloader_delta.columns import column_kind, joined, numbers, shaped
 from pyloader_delta.engine.leases import Lease, lent
 from pyloader_delta.engine.pack import Tray
-from pyloader_delta.engine.rows import Rows, taken, values_of
+from pyloader_delta.engine.rows import Picked, Rows, taken, values_of
 from pyloader_delta.engine.shared import over
 from pyloader_delta.engine.slabs import aligned, put
 from pyloader_delta.engine.tasks import Segment
@@ -72,7 +72,7 @@ def gather(
         if stays is not None and tray is not None:
             whole = stays if lease is None or name in copied else tray.keep(lent(stays, lease))
         elif one is not None:
-            whole = taken(one.chosen, room(_BYTE, one.size_bytes))
+            whole = taken(one.chosen, room(_BYTE, one.size_bytes) if filled else None)
         elif dtype is None:
             parts = [_gathered(found, name) for found in where]
             whole, field = parts[0] if len(parts) == 1 else joined(*zip(*parts, strict=True))
@@ -96,29 +96,33 @@ _BYTE = np.dtype(np.uint8)
 class _Alone(NamedTuple):
     """A column whose rows are copied one by one."""
 
-    chosen: list[tuple[Rows, NDArray[np.int64] | slice]]
+    chosen: list[Picked]
     size_bytes: int
 
 
 def _alone(where: Sequence[Where], name: str) -> _Alone | None:
     """Return a column so; None where it is gathered otherwise: its rows are short, or stay, or come in whole pieces."""
-    chosen: list[tuple[Rows, NDArray[np.int64] | slice]] = []
-    for found in where:
-        rows = None if name in found.window.mixed else found.window.rows(name)
-        if rows is None or (chosen and not rows.is_like(chosen[0][0])):
+    if all(isinstance(found.numbers, slice) for found in where):
+        if not all(_are_large(pieces) for pieces in (found.window.column(name)[0] for found in where)):
             return None
-        chosen.append((rows, found.numbers))
-    in_order = all(isinstance(numbers, slice) for _, numbers in chosen)
-    if in_order and (not all(rows.are_large for rows, _ in chosen) or (len(where) == 1 and where[0].is_together(name))):
+        if len(where) == 1 and where[0].is_together(name):
+            return None
+    columns = [rows for found in where if (rows := _rows(found.window, name)) is not None]
+    if len(columns) < len(where) or not all(rows.is_like(columns[0]) for rows in columns):
         return None
-    size = sum(rows.size_bytes(numbers) for rows, numbers in chosen)
+    chosen = [rows.picked(found.numbers) for rows, found in zip(columns, where, strict=True)]
+    size = sum(int(picked.bounds[-1]) for picked in chosen)
     return _Alone(chosen, size) if size <= OFFSET_LIMIT else None
+
+
+def _rows(window: WindowBlocks, name: str) -> Rows | None:
+    return None if name in window.mixed else window.rows(name)
 
 
 def _keep_values(column: Any, tray: Tray, lease: Lease, memories: Sequence[NDArray[np.uint8]]) -> None:
     """Let batches be views of a column of bytes or of lists, where nobody else holds its memory."""
     found = values_of(column) if isinstance(column, pa.Array) else None
-    raw = None if found is None else found[0].view(np.uint8)
+    raw = None if found is None else found.values.view(np.uint8)
     if raw is not None and raw.size and (raw.flags.writeable or over(raw, memories) is not None):
         tray.keep_bytes(lent(raw, lease))
 
@@ -190,7 +194,7 @@ def _gathered(found: Where, name: str) -> tuple[Any, pa.Field]:
     """Return some rows of one column of one window, in delivery order, and the field of their blocks."""
     pieces, fields = found.window.column(name)
     chosen, place = found.of(name, pieces)
-    if place is not None and len(place) <= _FEW and _are_large(pieces, chosen):
+    if place is not None and len(place) <= _FEW and _are_large([pieces[number] for number, _ in chosen]):
         rows = [(number, int(row)) for number, taken in chosen for row in taken]
         parts = [pieces[rows[i][0]].slice(rows[i][1], 1) for i in place]
         return joined(parts, [fields[rows[i][0]] for i in place])
@@ -208,10 +212,9 @@ def _gathered(found: Where, name: str) -> tuple[Any, pa.Field]:
 _FEW, _LARGE = 1024, 1 << 16
 
 
-def _are_large(pieces: Sequence[Any], chosen: Sequence[tuple[int, Any]]) -> bool:
+def _are_large(pieces: Sequence[Any]) -> bool:
     """Return whether values are so large that each is copied alone: joining and then picking would hold them twice."""
-    there = [pieces[number] for number, _ in chosen]
-    return all(isinstance(piece, pa.Array) and piece.nbytes > _LARGE * len(piece) for piece in there)
+    return all(isinstance(piece, pa.Array) and piece.nbytes > _LARGE * len(piece) for piece in pieces)
 
 
 def _taken(column: Any, rows: Any) -> Any:

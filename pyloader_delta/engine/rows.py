@@ -1,24 +1,52 @@
-"""Long rows of bytes and lists of a shuffled window: each is copied once, from its block to its place.
+"""Rows of bytes and lists of a shuffled window: each is copied once, from its block to its place.
 
-Arrow's `take` goes through lists value by value, and is needed twice: of each block, and once over all of them.
+Arrow's `take` is needed twice, of each block and once over all of them, and goes through lists value by value. But
+Arrow also has texts as views, 16 bytes each that say where a row lies in one of several memories: rows are picked by
+picking views, and to cast these to plain texts copies each row once.
+https://arrow.apache.org/docs/format/Columnar.html#variable-size-binary-view-layout
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pyloader_delta.arrays import NUMBERS, leaf, list_parts, row_array, text_parts
+from pyloader_delta.arrays import (
+    NUMBERS,
+    OFFSET_LIMIT,
+    leaf,
+    list_parts,
+    nulls,
+    packed,
+    row_array,
+    text_parts,
+)  # fmt: skip
 from pyloader_delta.columns import column_kind
 from pyloader_delta.ragged import bounds_of
 
-_LONG_BYTES, _LONG_LIST = 512, 24  # bytes and values of a row, on average, from which this is faster than Arrow
-_LARGE_BYTES = 1 << 16
-_AT_ONCE = 256  # rows: joined, they stay in the cache until they are copied to their place
+_LONG_BYTES = 96  # of a row, on average: below, views would add much to what a window takes
+_AT_ONCE = 2 << 20  # bytes that are cast in one call, and then copied to their place
+_WHOLE = 16 << 20  # bytes that are cast in one call where that is their place: they may take twice as much meanwhile
+_MEMORY_BITS = 30  # a block is so many bytes, or several memories of these: places in views have 32 bits
+_LENGTH, _TEXT, _PREFIX, _MEMORY, _START = 0, slice(1, 4), 1, 2, 3  # the words of a view
+_INSIDE = 12  # bytes: a row that has no more lies in the view itself, and nulls behind it
+_OF_ROW = np.where(np.arange(_INSIDE) < np.arange(_INSIDE + 1)[:, None], 0xFF, 0).astype(np.uint8).view(np.int32)
+
+
+class RowsOfBlock(NamedTuple):
+    """Rows of bytes, or lists of numbers."""
+
+    values: NDArray[Any]
+    """On the block's memory."""
+    starts: NDArray[np.int64]
+    """Where rows begin among the values."""
+    lengths: NDArray[np.int64]
+    valid: NDArray[np.bool_] | None
+    """Which rows are not null; None where all are."""
 
 
 class Rows:
@@ -26,22 +54,29 @@ class Rows:
 
     Args:
         field: That of its blocks, which are alike.
-        parts: (values, lengths of the rows) of each.
+        parts: The rows of each.
     """
 
-    def __init__(self, field: pa.Field, parts: Sequence[tuple[NDArray[Any], NDArray[np.int64]]]):
+    def __init__(self, field: pa.Field, parts: Sequence[RowsOfBlock]):
         self.kind = field.type
         self.stands_for = column_kind(field)
         """What the values stand for: bytes as they are lie beside those that others are pickled to."""
-        self.item_bytes = parts[0][0].itemsize
-        self.blocks = [values.view(np.uint8).data for values, _ in parts]
-        self.block = np.repeat(np.arange(len(parts)), [len(lengths) for _, lengths in parts])
-        self.lengths = np.concatenate([lengths for _, lengths in parts])
-        self.starts = np.concatenate([bounds_of(lengths)[:-1] for _, lengths in parts])
+        self.item_bytes = parts[0].values.itemsize
+        self._memories: list[pa.Buffer] = []
+        views = []
+        for part in parts:
+            views.append(_views(part, len(self._memories)))
+            whole = pa.py_buffer(part.values.view(np.uint8))
+            self._memories += [whole.slice(start) for start in range(0, max(whole.size, 1), 1 << _MEMORY_BITS)]
+        self._views = np.concatenate(views)
+        self._valid: NDArray[np.bool_] | None = None
+        if any(part.valid is not None for part in parts):
+            there = [np.ones(len(part.lengths), bool) if part.valid is None else part.valid for part in parts]
+            self._valid = np.concatenate(there)
 
     @classmethod
     def of(cls, pieces: Sequence[pa.Array], fields: Sequence[pa.Field]) -> Rows | None:
-        """Return the rows of a column; None where Arrow is to take them: short ones, nulls, others or several types.
+        """Return the rows of a column; None where Arrow is to take them: short ones, others or several types.
 
         Args:
             pieces: The column in each block of the window.
@@ -56,63 +91,131 @@ class Rows:
         parts = [part for part in map(values_of, pieces) if part is not None]
         if len(parts) < len(pieces):
             return None
-        n_rows, n_values = (sum(map(len, side)) for side in ((p[1] for p in parts), (p[0] for p in parts)))
-        long = _LONG_LIST if kind.id in _LISTS else _LONG_BYTES
-        return cls(fields[0], parts) if n_rows and n_values >= long * n_rows else None
-
-    @property
-    def are_large(self) -> bool:
-        """Whether each row is worth a copy of its own also where many lie in order."""
-        return sum(map(len, self.blocks)) >= _LARGE_BYTES * len(self.lengths)
-
-    def size_bytes(self, rows: NDArray[np.int64] | slice) -> int:
-        """Return the bytes that the values of some rows of the window take."""
-        return int(self.lengths[rows].sum()) * self.item_bytes
+        n_rows, n_bytes = sum(len(part.lengths) for part in parts), sum(part.values.nbytes for part in parts)
+        if not n_rows or n_bytes < _LONG_BYTES * n_rows:
+            return None
+        longest = max(int(part.lengths.max(initial=0)) * part.values.itemsize for part in parts)
+        return cls(fields[0], parts) if longest <= OFFSET_LIMIT else None
 
     def is_like(self, other: Rows) -> bool:
         """Return whether rows of both may be in one column."""
         return self.kind == other.kind and self.stands_for == other.stands_for
 
+    def picked(self, numbers: NDArray[np.int64] | slice) -> Picked:
+        """Return some rows of the window, in this order."""
+        views = self._views[numbers] if isinstance(numbers, slice) else self._views.take(numbers, axis=0)
+        return Picked(self, views, None if self._valid is None else self._valid[numbers])
 
-def taken(chosen: Sequence[tuple[Rows, NDArray[np.int64] | slice]], room: NDArray[np.uint8]) -> pa.Array:
-    """Return some rows of windows, in this order, their values in memory of just their size.
+    def copied(self, views: NDArray[np.int32]) -> pa.Array:
+        """Return rows as plain bytes, in memory of their own."""
+        buffers = [None, pa.py_buffer(views), *self._memories]
+        return pa.Array.from_buffers(pa.binary_view(), len(views), buffers).cast(pa.binary())
+
+    def lying(self, view: NDArray[np.int32]) -> NDArray[np.uint8]:
+        """Return one long row where it lies."""
+        length, _, memory, start = view.tolist()
+        return np.frombuffer(self._memories[memory], np.uint8, length, start)
+
+
+class Picked:
+    """Some rows of a window, to be copied.
 
     Args:
-        chosen: A column of one type in each window, and numbers of its rows.
-        room: Where the values go.
+        rows: The column.
+        views: Where the rows are.
+        valid: Which are not null; None where all are.
     """
-    into, end = room.data, 0
-    for rows, numbers in chosen:
-        starts = rows.starts[numbers]
-        places = rows.block[numbers], starts * rows.item_bytes, (starts + rows.lengths[numbers]) * rows.item_bytes
-        at_once = 1 if rows.are_large else _AT_ONCE
-        for first in range(0, len(starts), at_once):
-            some = zip(*(values[first : first + at_once].tolist() for values in places), strict=True)
-            parts = [rows.blocks[i][start:stop] for i, start, stop in some]
-            there = parts[0] if at_once == 1 else b"".join(parts)
-            into[end : end + len(there)] = there
-            end += len(there)
-    kind = chosen[0][0].kind
-    bounds = bounds_of(np.concatenate([rows.lengths[numbers] for rows, numbers in chosen]))
+
+    def __init__(self, rows: Rows, views: NDArray[np.int32], valid: NDArray[np.bool_] | None) -> None:
+        self.rows, self.views, self.valid = rows, views, valid
+        self.bounds = bounds_of(views[:, _LENGTH])
+        """Bytes at which rows begin and end, one after the other."""
+
+    @property
+    def there(self) -> NDArray[np.bool_]:
+        """Which rows are not null."""
+        return np.ones(len(self.views), bool) if self.valid is None else self.valid
+
+    def copied_into(self, room: NDArray[np.uint8]) -> None:
+        """Copy the rows, one after the other, into memory of just their size."""
+        first, bounds = 0, self.bounds
+        while first < len(self.views):
+            stop = int(np.searchsorted(bounds, bounds[first] + _AT_ONCE, side="right")) - 1
+            if stop > first:
+                part = text_parts(self.rows.copied(self.views[first:stop]))[0]
+            else:
+                stop, part = first + 1, self.rows.lying(self.views[first])
+            room[bounds[first] : bounds[stop]] = part
+            first = stop
+
+
+def taken(chosen: Sequence[Picked], room: NDArray[np.uint8] | None) -> pa.Array:
+    """Return rows of windows, one after the other.
+
+    Args:
+        chosen: Those of a column of one type in each window.
+        room: Where their values go, memory of just their size; None: in memory of their own.
+    """
+    rows = chosen[0].rows
+    size = sum(int(one.bounds[-1]) for one in chosen)
+    if room is None and len(chosen) == 1 and size <= _WHOLE:
+        room = text_parts(rows.copied(chosen[0].views))[0]
+    else:
+        room, end = np.empty(size, np.uint8) if room is None else room, 0
+        for one in chosen:
+            one.copied_into(room[end : end + int(one.bounds[-1])])
+            end += int(one.bounds[-1])
+    bounds = chosen[0].bounds if len(chosen) == 1 else bounds_of(np.concatenate([np.diff(c.bounds) for c in chosen]))
+    valid = None if all(c.valid is None for c in chosen) else packed(np.concatenate([c.there for c in chosen]))
     values = pa.py_buffer(room)
-    if kind.id in _LISTS:
-        values = pa.Array.from_buffers(kind.value_type, int(bounds[-1]), [None, values])
-    return row_array(bounds, values, kind)
+    if rows.kind.id in _LISTS:
+        bounds = bounds // rows.item_bytes
+        values = pa.Array.from_buffers(rows.kind.value_type, int(bounds[-1]), [None, values])
+    return row_array(bounds, values, rows.kind, valid)
 
 
-def values_of(array: pa.Array) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
-    """Return the values of rows of bytes, or lists of numbers, on their memory, and the rows' lengths.
-
-    None where one is null, or for other types.
-    """
+def values_of(array: pa.Array) -> RowsOfBlock | None:
+    """Return rows of bytes, or lists of numbers, on their memory; None where a number is null, or for other types."""
+    is_list = array.type.id in _LISTS
+    dtype = NUMBERS.get(array.type.value_type.id) if is_list else None
+    if dtype is None and array.type.id not in _TEXTS:
+        return None
+    valid = None
     if array.null_count:
-        return None
-    if array.type.id in _TEXTS:
-        return text_parts(array)
-    if array.type.id not in _LISTS or (dtype := NUMBERS.get(array.type.value_type.id)) is None:
-        return None
-    values, lengths = list_parts(array)
-    return None if values.null_count else (leaf(values, dtype), lengths)
+        valid, children = ~nulls(array), [array.values] if is_list else None
+        buffers = [None, *array.buffers()[1 : 2 if is_list else 3]]
+        array = pa.Array.from_buffers(array.type, len(array), buffers, 0, array.offset, children)
+    if dtype is None:
+        values, lengths = text_parts(array)
+    else:
+        items, lengths = list_parts(array)
+        if items.null_count:
+            return None
+        values = leaf(items, dtype)
+    return RowsOfBlock(
+        values, bounds_of(lengths)[:-1], lengths if valid is None else np.where(valid, lengths, 0), valid
+    )
+
+
+def _views(part: RowsOfBlock, memory: int) -> NDArray[np.int32]:
+    """Return rows as Arrow's views, shape (rows, 4); they lie in the memory of this number, and those that follow."""
+    raw = part.values.view(np.uint8)
+    starts, lengths = part.starts * part.values.itemsize, part.lengths * part.values.itemsize
+    views = np.empty((len(lengths), 4), np.int32)
+    views[:, _LENGTH] = lengths
+    views[:, _MEMORY] = memory + (starts >> _MEMORY_BITS)
+    views[:, _START] = starts & ((1 << _MEMORY_BITS) - 1)
+    words: NDArray[np.int32] = np.ndarray((max(len(raw) - _INSIDE + 1, 0), 3), np.int32, raw, strides=(1, 4))
+    inside, late = lengths <= _INSIDE, starts >= len(words)
+    views[:, _PREFIX] = 0  # it serves to compare rows: nobody does that with these
+    if inside.any():
+        views[inside, _TEXT] = 0
+        near = np.flatnonzero(inside & ~late)
+        views[near, _TEXT] = words[starts[near]] & _OF_ROW[lengths[near]]
+        for row in np.flatnonzero(inside & late & (lengths > 0)):  # a few, at the memory's end
+            text = raw[starts[row] : starts[row] + lengths[row]].tobytes()
+            views[row, _TEXT] = np.frombuffer(text.ljust(_INSIDE, b"\0"), np.int32)
+    return views
 
 
 _TEXTS = {kind.id for kind in (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())}

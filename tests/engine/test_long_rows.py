@@ -108,41 +108,83 @@ def test_arrays_of_them_are_the_loops_own_and_aligned(table, num_workers, worker
     assert sum(len(batch["id"]) for batch in kept) == 3 * ROWS
 
 
+def some_null(values):
+    return [None if i % 7 == 3 else value for i, value in enumerate(values)]
+
+
+ENDS = [b"", b"a", b"x" * 11, b"x" * 12, b"\0" * 13, b"y" * 1800, b"z" * 12, b"", b"b", b"cd", b"efg", b""]
+"""Rows that lie in their views and rows that do not, a few at the memory's very end."""
+
+
 @pytest.mark.parametrize(
     ("values", "kind"),
     [
         ([long_bytes(i) for i in range(700)], pa.binary()),
         ([long_bytes(i) for i in range(700)], pa.large_binary()),
+        (some_null(long_bytes(i) for i in range(700)), pa.binary()),
+        (ENDS * 25, pa.binary()),
+        (some_null(ENDS * 25), pa.large_binary()),
         ([text(i) for i in range(300)], pa.string()),
         ([text(i) for i in range(300)], pa.large_string()),
-        ([tokens(i) for i in range(300)], pa.list_(pa.int16())),
-        ([tokens(i) for i in range(300)], pa.large_list(pa.float64())),
-        ([tokens(i) for i in range(300)], pa.list_(pa.float16())),
+        (some_null(text(i) for i in range(300)), pa.large_string()),
+        ([[i] * (i % 150) for i in range(300)], pa.list_(pa.int16())),
+        (some_null([i] * (i % 150) for i in range(300)), pa.list_(pa.int16())),
+        ([[i] * (i % 90) for i in range(300)], pa.large_list(pa.float64())),
+        (some_null([i] * (i % 90) for i in range(300)), pa.large_list(pa.float64())),
+        ([[i] * (i % 120) for i in range(300)], pa.list_(pa.float16())),
     ],
 )
-def test_rows_are_those_of_take(values, kind):
+@pytest.mark.parametrize("at_once", [16, 5000, 1 << 20])
+def test_rows_are_those_of_take(monkeypatch, values, kind, at_once):
+    monkeypatch.setattr("pyloader_delta.engine.rows._AT_ONCE", at_once)
     array = pa.array(values, kind)
     pieces = [array.slice(3, 100), array.slice(0, 0), array.slice(103)]  # offsets, and a piece without rows
     rows = rows_of(pieces)
     chosen = np.random.default_rng(0).permutation(len(array) - 3)[:250]
-    room = np.zeros(rows.size_bytes(chosen), np.uint8)
-    found = taken([(rows, chosen[:200]), (rows, chosen[200:])], room)
-    assert found.equals(array.slice(3).take(pa.array(chosen)))
+    parts = [rows.picked(chosen[:200]), rows.picked(chosen[200:])]
+    room = np.zeros(sum(part.bounds[-1] for part in parts), np.uint8)
+    found = taken(parts, room)
+    right = array.slice(3).take(pa.array(chosen))
+    assert found.equals(right)
     assert found.validate(full=True) is None
     data = found.buffers()[-1]
     assert data.address == room.ctypes.data
     assert data.size == room.nbytes
-    assert len(taken([(rows, chosen[:0])], room[:0])) == 0
-    in_order = taken([(rows, slice(5, 90))], np.zeros(rows.size_bytes(slice(5, 90)), np.uint8))
-    assert in_order.equals(array.slice(8, 85))
+    assert taken(parts, None).equals(right)
+    assert taken([rows.picked(chosen)], None).equals(right)
+    assert len(taken([rows.picked(chosen[:0])], room[:0])) == 0
+    for in_order in (taken([rows.picked(slice(5, 90))], None), taken([rows.picked(np.arange(5, 90))], None)):
+        assert in_order.equals(array.slice(8, 85))
+
+
+def test_rows_of_which_some_may_be_null_lie_beside_others():
+    one, other = (rows_of([pa.array([b"x" * 600, last])]) for last in (None, b"y"))
+    for parts, right in (([one, other], [None, b"y"]), ([other, one], [b"y", None])):
+        found = taken([rows.picked(np.array([1, 0])) for rows in parts], None)
+        assert found.to_pylist() == [right[0], b"x" * 600, right[1], b"x" * 600]
+
+
+def test_what_lies_under_nulls_is_not_copied():
+    bytes_, ends = pa.py_buffer(b"abc" * 600), pa.py_buffer(np.array([0, 600, 1200, 1800], np.int32))
+    first_and_last = pa.py_buffer(np.packbits([1, 0, 1], bitorder="little"))
+    array = pa.Array.from_buffers(pa.binary(), 3, [first_and_last, ends, bytes_])
+    found = taken([rows_of([array]).picked(np.array([2, 1]))], None)
+    assert found.to_pylist() == [b"abc" * 200, None]
+    assert found.buffers()[2].size == 600
+
+
+def test_blocks_larger_than_views_reach(monkeypatch):
+    monkeypatch.setattr("pyloader_delta.engine.rows._MEMORY_BITS", 10)
+    array = pa.array([bytes([i % 251]) * (i % 700) for i in range(900)])
+    rows = rows_of([array.slice(0, 450), array.slice(450)])
+    chosen = np.random.default_rng(0).permutation(900)
+    assert taken([rows.picked(chosen)], None).equals(array.take(pa.array(chosen)))
 
 
 @pytest.mark.parametrize(
     "pieces",
     [
         [pa.array([b"short"] * 10)],
-        [pa.array([b"x" * 600, None])],
-        [pa.array([[1] * 100, None])],
         [pa.array([[1] * 100, [None] * 30])],
         [pa.array([["text"] * 100])],
         [pa.array([[[1] * 100]])],
@@ -151,6 +193,7 @@ def test_rows_are_those_of_take(values, kind):
         [pa.array([b"x" * 600]), pa.nulls(1)],
         [np.arange(3)],
         [pa.array([], pa.binary())],
+        [pa.array([None] * 3, pa.string())],
         [],
     ],
 )
