@@ -34,13 +34,13 @@ class Channel:
     def send(self, message: Any, fds: Sequence[int] = ()) -> None:
         """Send an object, and descriptors that the other end gets duplicates of."""
         body = self._dumps(message)
-        header = _HEADER.pack(len(body), len(fds))
-        first = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds[:_MAX_FDS]))] if fds else []
-        self._sock.sendmsg([header], first)
-        for start in range(_MAX_FDS, len(fds), _MAX_FDS):
-            more = array.array("i", fds[start : start + _MAX_FDS])
-            self._sock.sendmsg([b"\0"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, more)])
-        self._sock.sendall(body)
+        first, more = fds[:_MAX_FDS], range(_MAX_FDS, len(fds), _MAX_FDS)
+        parts = [_HEADER.pack(len(body), len(fds)), *([] if more else [body])]  # at once: the other end wakes up once
+        sent = self._sock.sendmsg(parts, _descriptors(first))
+        for start in more:
+            self._sock.sendmsg([b"\0"], _descriptors(fds[start : start + _MAX_FDS]))
+        if sent < _HEADER.size + len(body):
+            self._sock.sendall(memoryview(body)[sent - _HEADER.size :])
 
     def recv(self) -> tuple[Any, list[int]]:
         """Return the next object and its descriptors.
@@ -90,3 +90,7 @@ class Channel:
                 raise EOFError("the other end is closed")
             found += part
         return found
+
+
+def _descriptors(fds: Sequence[int]) -> list[tuple[int, int, array.array[int]]]:
+    return [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
