@@ -24,7 +24,7 @@ from pyloader_delta.arrays import (
     packed,
     row_array,
     text_parts,
-)  # fmt: skip
+)
 from pyloader_delta.columns import column_kind
 from pyloader_delta.ragged import bounds_of
 
