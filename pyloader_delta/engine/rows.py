@@ -29,8 +29,7 @@ from pyloader_delta.columns import column_kind
 from pyloader_delta.ragged import bounds_of
 
 _LONG_BYTES = 96  # of a row, on average: below, views would add much to what a window takes
-_AT_ONCE = 2 << 20  # bytes that are cast in one call, and then copied to their place
-_WHOLE = 16 << 20  # bytes that are cast in one call where that is their place: they may take twice as much meanwhile
+_AT_ONCE = 4 << 20  # bytes that are cast in one call, and then copied to their place
 _MEMORY_BITS = 30  # a block is so many bytes, or several memories of these: places in views have 32 bits
 _LENGTH, _TEXT, _PREFIX, _MEMORY, _START = 0, slice(1, 4), 1, 2, 3  # the words of a view
 _INSIDE = 12  # bytes: a row that has no more lies in the view itself, and nulls behind it
@@ -156,15 +155,13 @@ def taken(chosen: Sequence[Picked], room: NDArray[np.uint8] | None) -> pa.Array:
         chosen: Those of a column of one type in each window.
         room: Where their values go, memory of just their size; None: in memory of their own.
     """
-    rows = chosen[0].rows
-    size = sum(int(one.bounds[-1]) for one in chosen)
-    if room is None and len(chosen) == 1 and size <= _WHOLE:
+    rows, places = chosen[0].rows, bounds_of(np.array([one.bounds[-1] for one in chosen]))
+    if room is None and len(chosen) == 1 and places[-1] <= _AT_ONCE:  # Arrow keeps much of what it frees
         room = text_parts(rows.copied(chosen[0].views))[0]
     else:
-        room, end = np.empty(size, np.uint8) if room is None else room, 0
-        for one in chosen:
-            one.copied_into(room[end : end + int(one.bounds[-1])])
-            end += int(one.bounds[-1])
+        room = np.empty(int(places[-1]), np.uint8) if room is None else room
+        for one, start, stop in zip(chosen, places[:-1], places[1:], strict=True):
+            one.copied_into(room[start:stop])
     bounds = chosen[0].bounds if len(chosen) == 1 else bounds_of(np.concatenate([np.diff(c.bounds) for c in chosen]))
     valid = None if all(c.valid is None for c in chosen) else packed(np.concatenate([c.there for c in chosen]))
     values = pa.py_buffer(room)
