@@ -13,7 +13,7 @@ from pyloader_delta.arrays import OFFSET_LIMIT
 from pyloader_delta.columns import column_kind, joined, numbers, shaped
 from pyloader_delta.engine.leases import Lease, lent
 from pyloader_delta.engine.pack import Tray
-from pyloader_delta.engine.rows import Picked, Rows, taken, values_of
+from pyloader_delta.engine.rows import Picked, taken, values_of
 from pyloader_delta.engine.shared import over
 from pyloader_delta.engine.slabs import aligned, put
 from pyloader_delta.engine.tasks import Segment
@@ -103,20 +103,16 @@ class _Alone(NamedTuple):
 def _alone(where: Sequence[Where], name: str) -> _Alone | None:
     """Return a column so; None where it is gathered otherwise: its rows are short, or stay, or come in whole pieces."""
     if all(isinstance(found.numbers, slice) for found in where):
-        if not all(_are_large(pieces) for pieces in (found.window.column(name)[0] for found in where)):
+        if not all(_are_large(found.window.column(name)[0]) for found in where):
             return None
         if len(where) == 1 and where[0].is_together(name):
             return None
-    columns = [rows for found in where if (rows := _rows(found.window, name)) is not None]
+    columns = [rows for found in where if (rows := found.window.rows(name)) is not None]
     if len(columns) < len(where) or not all(rows.is_like(columns[0]) for rows in columns):
         return None
     chosen = [rows.picked(found.numbers) for rows, found in zip(columns, where, strict=True)]
-    size = sum(int(picked.bounds[-1]) for picked in chosen)
+    size = sum(picked.size_bytes for picked in chosen)
     return _Alone(chosen, size) if size <= OFFSET_LIMIT else None
-
-
-def _rows(window: WindowBlocks, name: str) -> Rows | None:
-    return None if name in window.mixed else window.rows(name)
 
 
 def _keep_values(column: Any, tray: Tray, lease: Lease, memories: Sequence[NDArray[np.uint8]]) -> None:

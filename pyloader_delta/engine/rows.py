@@ -15,16 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pyloader_delta.arrays import (
-    NUMBERS,
-    OFFSET_LIMIT,
-    leaf,
-    list_parts,
-    nulls,
-    packed,
-    row_array,
-    text_parts,
-)
+from pyloader_delta.arrays import NUMBERS, OFFSET_LIMIT, leaf, list_parts, nulls, packed, row_array, text_parts
 from pyloader_delta.columns import column_kind
 from pyloader_delta.ragged import bounds_of
 
@@ -41,9 +32,8 @@ class RowsOfBlock(NamedTuple):
 
     values: NDArray[Any]
     """On the block's memory."""
-    starts: NDArray[np.int64]
-    """Where rows begin among the values."""
     lengths: NDArray[np.int64]
+    """Of the rows one after the other among the values, also of what lies under nulls."""
     valid: NDArray[np.bool_] | None
     """Which rows are not null; None where all are."""
 
@@ -68,10 +58,7 @@ class Rows:
             whole = pa.py_buffer(part.values.view(np.uint8))
             self._memories += [whole.slice(start) for start in range(0, max(whole.size, 1), 1 << _MEMORY_BITS)]
         self._views = np.concatenate(views)
-        self._valid: NDArray[np.bool_] | None = None
-        if any(part.valid is not None for part in parts):
-            there = [np.ones(len(part.lengths), bool) if part.valid is None else part.valid for part in parts]
-            self._valid = np.concatenate(there)
+        self._valid = _joined_valid([(len(part.lengths), part.valid) for part in parts])
 
     @classmethod
     def of(cls, pieces: Sequence[pa.Array], fields: Sequence[pa.Field]) -> Rows | None:
@@ -105,10 +92,10 @@ class Rows:
         views = self._views[numbers] if isinstance(numbers, slice) else self._views.take(numbers, axis=0)
         return Picked(self, views, None if self._valid is None else self._valid[numbers])
 
-    def copied(self, views: NDArray[np.int32]) -> pa.Array:
-        """Return rows as plain bytes, in memory of their own."""
+    def copied(self, views: NDArray[np.int32]) -> NDArray[np.uint8]:
+        """Return the bytes of rows, one after the other, in memory of their own."""
         buffers = [None, pa.py_buffer(views), *self._memories]
-        return pa.Array.from_buffers(pa.binary_view(), len(views), buffers).cast(pa.binary())
+        return text_parts(pa.Array.from_buffers(pa.binary_view(), len(views), buffers).cast(pa.binary()))[0]
 
     def lying(self, view: NDArray[np.int32]) -> NDArray[np.uint8]:
         """Return one long row where it lies."""
@@ -131,9 +118,9 @@ class Picked:
         """Bytes at which rows begin and end, one after the other."""
 
     @property
-    def there(self) -> NDArray[np.bool_]:
-        """Which rows are not null."""
-        return np.ones(len(self.views), bool) if self.valid is None else self.valid
+    def size_bytes(self) -> int:
+        """Bytes that the rows' values take."""
+        return int(self.bounds[-1])
 
     def copied_into(self, room: NDArray[np.uint8]) -> None:
         """Copy the rows, one after the other, into memory of just their size."""
@@ -141,7 +128,7 @@ class Picked:
         while first < len(self.views):
             stop = int(np.searchsorted(bounds, bounds[first] + _AT_ONCE, side="right")) - 1
             if stop > first:
-                part = text_parts(self.rows.copied(self.views[first:stop]))[0]
+                part = self.rows.copied(self.views[first:stop])
             else:
                 stop, part = first + 1, self.rows.lying(self.views[first])
             room[bounds[first] : bounds[stop]] = part
@@ -155,20 +142,27 @@ def taken(chosen: Sequence[Picked], room: NDArray[np.uint8] | None) -> pa.Array:
         chosen: Those of a column of one type in each window.
         room: Where their values go, memory of just their size; None: in memory of their own.
     """
-    rows, places = chosen[0].rows, bounds_of(np.array([one.bounds[-1] for one in chosen]))
+    rows, places = chosen[0].rows, bounds_of(np.array([one.size_bytes for one in chosen]))
     if room is None and len(chosen) == 1 and places[-1] <= _AT_ONCE:  # Arrow keeps much of what it frees
-        room = text_parts(rows.copied(chosen[0].views))[0]
+        room = rows.copied(chosen[0].views)
     else:
         room = np.empty(int(places[-1]), np.uint8) if room is None else room
         for one, start, stop in zip(chosen, places[:-1], places[1:], strict=True):
             one.copied_into(room[start:stop])
     bounds = chosen[0].bounds if len(chosen) == 1 else bounds_of(np.concatenate([np.diff(c.bounds) for c in chosen]))
-    valid = None if all(c.valid is None for c in chosen) else packed(np.concatenate([c.there for c in chosen]))
+    valid = _joined_valid([(len(one.views), one.valid) for one in chosen])
     values = pa.py_buffer(room)
     if rows.kind.id in _LISTS:
         bounds = bounds // rows.item_bytes
         values = pa.Array.from_buffers(rows.kind.value_type, int(bounds[-1]), [None, values])
-    return row_array(bounds, values, rows.kind, valid)
+    return row_array(bounds, values, rows.kind, None if valid is None else packed(valid))
+
+
+def _joined_valid(parts: Sequence[tuple[int, NDArray[np.bool_] | None]]) -> NDArray[np.bool_] | None:
+    """Return which rows are not null, of parts with so many rows each; None where all are."""
+    if all(valid is None for _, valid in parts):
+        return None
+    return np.concatenate([np.ones(n_rows, bool) if valid is None else valid for n_rows, valid in parts])
 
 
 def values_of(array: pa.Array) -> RowsOfBlock | None:
@@ -189,15 +183,15 @@ def values_of(array: pa.Array) -> RowsOfBlock | None:
         if items.null_count:
             return None
         values = leaf(items, dtype)
-    return RowsOfBlock(
-        values, bounds_of(lengths)[:-1], lengths if valid is None else np.where(valid, lengths, 0), valid
-    )
+    return RowsOfBlock(values, lengths, valid)
 
 
 def _views(part: RowsOfBlock, memory: int) -> NDArray[np.int32]:
     """Return rows as Arrow's views, shape (rows, 4); they lie in the memory of this number, and those that follow."""
-    raw = part.values.view(np.uint8)
-    starts, lengths = part.starts * part.values.itemsize, part.lengths * part.values.itemsize
+    raw, lengths = part.values.view(np.uint8), part.lengths * part.values.itemsize
+    starts = bounds_of(lengths)[:-1]
+    if part.valid is not None:
+        lengths = np.where(part.valid, lengths, 0)
     views = np.empty((len(lengths), 4), np.int32)
     views[:, _LENGTH] = lengths
     views[:, _MEMORY] = memory + (starts >> _MEMORY_BITS)
