@@ -82,7 +82,11 @@ def save(path: Path | None, model: nn.Module, optimizer: torch.optim.Optimizer, 
 def report(loader: DataLoader[Any], steps: int, accuracy: float) -> None:
     """Print, on rank 0, what all ranks did: their receipts add up to the table."""
     found: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(found, (steps, loader.receipt()))
+    # In a group of its own, whose threads end with it: a thread of gloo's lets go of what was gathered a little later,
+    # and aborts the process if Python has ended meanwhile. DDP keeps the other group's threads until then.
+    group = dist.new_group()
+    dist.all_gather_object(found, (steps, loader.receipt()), group=group)
+    dist.destroy_process_group(group)
     if dist.get_rank() == 0:
         receipt = sum(receipt for _, receipt in found)
         print(f"steps on each rank: {[steps for steps, _ in found]}, accuracy {accuracy:.1%} on rank 0")

@@ -135,8 +135,10 @@ for table in sys.argv[1:]:
             steps += 1
         assert steps == len(loader)
     all_seen = [None] * dist.get_world_size()
-    dist.all_gather_object(all_seen, torch.cat(seen).tolist())
-    dist.barrier()
+    group = dist.new_group()  # whose threads end with it: one that lives on may abort the process as it exits
+    dist.all_gather_object(all_seen, torch.cat(seen).tolist(), group=group)
+    dist.destroy_process_group(group)
+    del group
     if dist.get_rank() == 0:
         rows = [row for one in all_seen for row in one]
         print("rows", len(rows), len(set(rows)), [len(one) for one in all_seen])
