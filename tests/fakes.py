@@ -98,6 +98,13 @@ class OwnError(Exception):
     """An error of the user's own."""
 
 
+class FalseError(Exception):
+    """One of several errors, none of which is there: false, and an error all the same."""
+
+    def __len__(self) -> int:
+        return 0
+
+
 class UnpicklableError(Exception):
     def __init__(self, text: str = "cannot cross") -> None:
         super().__init__(text)

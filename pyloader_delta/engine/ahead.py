@@ -66,5 +66,5 @@ class Ahead(Scheduler):
 def goes_on(engine: Engine, scheduler: Ahead, epoch: int) -> bool:
     """Return whether an engine goes on with an epoch of which a pass that is over has read the beginning."""
     with engine.lock:
-        well = engine._pass_error is None and engine._broken is None and not engine.closed
+        well = engine.error is None and not engine.closed
         return well and engine.scheduler is scheduler and scheduler.go_on(epoch)

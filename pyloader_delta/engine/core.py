@@ -96,6 +96,11 @@ class Engine:
         return found
 
     @property
+    def error(self) -> BaseException | None:
+        """What ends the pass under way, wherever it is in the order."""
+        return self._pass_error if self._broken is None else self._broken
+
+    @property
     def interrupted(self) -> bool:
         """Whether Ctrl-C has ended a call of the training loop in the middle of a change: only good to be closed."""
         return self._changing
@@ -111,8 +116,8 @@ class Engine:
             self.look_after()
             if self.scheduler is not scheduler:  # another thread ended the pass
                 return self._ending()
-            if self._broken is not None or self._pass_error is not None:
-                return self._broken or self._pass_error
+            if self.error is not None:
+                return self.error
             if scheduler.failure is not None and scheduler.failure[0] == number:
                 return scheduler.failure[1]
             if scheduler.done:
@@ -229,7 +234,7 @@ class Engine:
 
     def fail(self, error: BaseException) -> None:
         """Let the training loop raise an error that has no place in the order: no worker can work any more."""
-        self._broken = self._broken or error
+        self._broken = error if self._broken is None else self._broken
         self.changed.notify_all()
 
     def look_after(self) -> None:
@@ -237,7 +242,8 @@ class Engine:
         self._leases.take_back()
         if self._cancelled >= self._number:
             self._end_pass()
-        self._pass_error = self._pass_error or self._dispatch()
+        if self._pass_error is None:
+            self._pass_error = self._dispatch()
         if self._is_awaited():
             self.changed.notify_all()
 
@@ -300,8 +306,8 @@ class Engine:
 
     def _is_awaited(self) -> bool:
         """Return whether something has come that the training loop may wait for; to wake it for less costs time."""
-        scheduler, error = self.scheduler, self._broken or self._pass_error
-        if scheduler is None or error is not None or scheduler.done:
+        scheduler = self.scheduler
+        if scheduler is None or self.error is not None or scheduler.done:
             return True
         return scheduler.delivered_runs in {*self._outcomes, *(scheduler.failure or ())[:1]}
 

@@ -8,6 +8,7 @@ import psutil
 import pytest
 from fakes import (
     CountedNumbers,
+    FalseError,
     Numbers,
     OwnError,
     Scripted,
@@ -58,7 +59,7 @@ STAGES = ["read_file", "batch_encode", "collate_batch", "finalize"]
 
 
 @pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.parametrize("error", [ValueError, KeyError, MemoryError, OwnError])
+@pytest.mark.parametrize("error", [ValueError, KeyError, MemoryError, OwnError, FalseError])
 def test_an_error_keeps_its_type_and_gains_its_place(scripted, stage, error):
     delivered, found = play(scripted, [3, 4, [stage, error.__name__]])
     assert type(found) is error
@@ -160,6 +161,18 @@ def test_an_error_in_open_names_it_and_comes_again_with_the_next_pass(tmp_path, 
             with pytest.raises(OwnError, match="no connection") as raised:
                 next(iter(loader))
             assert ".open" in text_of(raised.value)
+
+
+class FailsFalsely(CountedNumbers):
+    def open(self) -> None:
+        raise FalseError("no connection")
+
+
+def test_an_error_that_is_false_is_one(tmp_path, executor):
+    with numbers(number_files(tmp_path / "n", [3]), reader=FailsFalsely(), **executor) as loader:
+        for _ in range(2):
+            with pytest.raises(FalseError, match="no connection"):
+                next(iter(loader))
 
 
 class FailsToClose(CountedNumbers):
