@@ -144,9 +144,14 @@ def test_the_traceback_of_a_worker_process_arrives_as_a_note(tmp_path):
 
 class FailsToOpen(CountedNumbers):
     batch_size = 2
+    error: type[Exception] = OwnError
 
     def open(self) -> None:
-        raise OwnError("no connection")
+        raise self.error("no connection")
+
+
+class FailsFalsely(FailsToOpen):
+    error = FalseError
 
 
 class DatasetFailsToOpen(Through):
@@ -154,25 +159,20 @@ class DatasetFailsToOpen(Through):
         raise OwnError("no connection")
 
 
-@pytest.mark.parametrize(("reader", "dataset"), [(FailsToOpen(), Through()), (CountedNumbers(), DatasetFailsToOpen())])
-def test_an_error_in_open_names_it_and_comes_again_with_the_next_pass(tmp_path, executor, reader, dataset):
+@pytest.mark.parametrize(
+    ("reader", "dataset", "error"),
+    [
+        (FailsToOpen(), Through(), OwnError),
+        (FailsFalsely(), Through(), FalseError),
+        (CountedNumbers(), DatasetFailsToOpen(), OwnError),
+    ],
+)
+def test_an_error_in_open_names_it_and_comes_again_with_the_next_pass(tmp_path, executor, reader, dataset, error):
     with numbers(number_files(tmp_path / "n", [3]), reader=reader, dataset=dataset, **executor) as loader:
         for _ in range(2):
-            with pytest.raises(OwnError, match="no connection") as raised:
+            with pytest.raises(error, match="no connection") as raised:
                 next(iter(loader))
             assert ".open" in text_of(raised.value)
-
-
-class FailsFalsely(CountedNumbers):
-    def open(self) -> None:
-        raise FalseError("no connection")
-
-
-def test_an_error_that_is_false_is_one(tmp_path, executor):
-    with numbers(number_files(tmp_path / "n", [3]), reader=FailsFalsely(), **executor) as loader:
-        for _ in range(2):
-            with pytest.raises(FalseError, match="no connection"):
-                next(iter(loader))
 
 
 class FailsToClose(CountedNumbers):
