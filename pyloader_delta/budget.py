@@ -121,7 +121,7 @@ def check_windows(plan: EpochPlan, budget: int, needed_by: Needs) -> None:
     share = int(budget * _STORE) - needed_by.beside(budget)
     if needed <= share:
         return
-    largest = max((chunk.cursor_bytes for chunk in plan.chunks if not chunk.is_whole_row_group), default=0)
+    largest = max((chunk.cursor_bytes for chunk in plan.chunks if chunk.is_part), default=0)
     window = _fitting_window(plan, share) if plan.row_seed is not None else None
     remedies = [] if window is None else [f"shuffle_window='{window}B'"]
     if cursors or not remedies:
@@ -145,7 +145,7 @@ def _fitting_window(plan: EpochPlan, share: int) -> int | None:
     groups: Counter[tuple[str, int | None]] = Counter()
     cursor = 0
     for chunk in plan.chunks:
-        if chunk.row_group is not None and not chunk.is_whole_row_group:
+        if chunk.is_part:
             groups[chunk.path, chunk.row_group] += chunk.size_bytes
             cursor = max(cursor, chunk.cursor_bytes)
     largest = max(groups.values(), default=0)
@@ -166,7 +166,7 @@ def _needed(plan: EpochPlan) -> Iterator[tuple[int, int, int]]:
         size, most = 0, sum(opened.values())
         for chunk in plan.chunks[window.start : window.stop]:
             size += chunk.size_bytes
-            if chunk.row_group is None or chunk.rows is None or chunk.row_group_rows in (None, chunk.rows):
+            if not chunk.is_part or chunk.rows is None:
                 continue
             key = chunk.path, chunk.row_group
             opened[key] = chunk.cursor_bytes

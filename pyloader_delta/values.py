@@ -148,6 +148,11 @@ class Chunk:
         """Whether it holds all rows of a Parquet row group, which are known."""
         return self.row_group is not None and self.rows is not None and self.rows == self.row_group_rows
 
+    @property
+    def is_part(self) -> bool:
+        """Whether it holds some rows of a Parquet row group, which is read piece by piece."""
+        return self.row_group is not None and self.rows is not None and self.row_group_rows not in (None, self.rows)
+
     def __str__(self) -> str:
         rows = "" if self.rows is None else f" rows {self.rows.start}..{self.rows.stop - 1}"
         return named(f"{self.path}{rows}", self.version)

@@ -4,12 +4,89 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import cached_property, partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from pyloader_delta.columns import FILES, KIND
+from pyloader_delta.engine.kinds import FileTypes
+from pyloader_delta.engine.region import Layout, learn, learn_more, place
+from pyloader_delta.engine.tasks import ReadTask
+from pyloader_delta.engine.window import WindowBlocks
+from pyloader_delta.permute import places
 from pyloader_delta.values import Chunk
+
+_JOINED_BYTES = 1 << 20  # parts of row groups hold less where their rows were placed; more would be copied for nothing
+
+
+class Blocks:
+    """What comes of a read task, one run of its chunks after the other.
+
+    Args:
+        task: The read.
+        region: The layout and the arrays of its window's region; None where it has none.
+    """
+
+    def __init__(self, task: ReadTask, region: tuple[Layout, dict[str, NDArray[Any]]] | None) -> None:
+        self.batches: list[pa.RecordBatch] = []
+        self.rows: list[int] = []
+        """Rows of each chunk."""
+        self.types: FileTypes = ()
+        """Of the files that have rows."""
+        self.placed: frozenset[str] | None = None if region is None else frozenset(region[1])
+        """Columns that are in the window's region instead; None where it has none."""
+        self.layout: bytes | None = None
+        """What a region of such blocks would hold (see `region.learn`); None where nothing was learned."""
+        self.placed_bytes = 0
+        self.window: WindowBlocks | None = None
+        """The whole window opened, on its first blocks: opened once, and gone with them."""
+        self._task, self._region = task, region
+        self._row = task.first_row
+        self._places: NDArray[np.int64] | None = None
+
+    @cached_property
+    def size_bytes(self) -> int:
+        """Bytes that the blocks keep in memory."""
+        return sum(int(batch.get_total_buffer_size()) for batch in self.batches) + self.placed_bytes
+
+    def add(self, batches: list[pa.RecordBatch], chunks: Sequence[Chunk]) -> None:
+        """Take in the rows of some chunks, and place what is possible."""
+        n_rows = sum(batch.num_rows for batch in batches)
+        planned = [chunk.n_rows for chunk in chunks]
+        self.rows += [n_rows] if len(chunks) == 1 else [n or 0 for n in planned]
+        if self._region is not None and self.placed is not None:
+            if n_rows != sum(n or 0 for n in planned):
+                self.placed = None  # an error, but not this reader's: there is no place for these rows
+            else:
+                layout, arrays = self._region
+                batches, placed = place(batches, layout, arrays, self._row, partial(self._delivered, n_rows))
+                self.placed &= placed
+                self.placed_bytes += n_rows * sum(arrays[name].itemsize for name in placed)
+                self._row += n_rows
+        self.batches += compacted(batches) if chunks[0].is_part else batches
+
+    def _delivered(self, n_rows: int) -> NDArray[np.int64]:
+        """Return the places of the next rows in the order of delivery; found for all rows of the task at once."""
+        task = self._task
+        if self._places is None:
+            n_all = sum(chunk.n_rows or 0 for chunk in task.chunks)
+            self._places = places(task.window_rows or 0, task.key, task.first_row, task.first_row + n_all)
+        return self._places[self._row - task.first_row :][:n_rows]
+
+    def end(self, types: FileTypes) -> None:
+        """Join what can be joined, and note what a region of such blocks would hold; nothing is added any more."""
+        self.types = types
+        parts = self._task.chunks[0].is_part
+        if not parts or sum(int(batch.get_total_buffer_size()) for batch in self.batches) <= _JOINED_BYTES:
+            self.batches = compacted(self.batches)
+        if self._region is not None and self.placed is not None:
+            self.layout = learn_more(self._region[0], self.batches)
+        elif self._task.window_rows is not None:
+            self.layout = learn(self.batches)
+        self._region = self._places = None
 
 
 def named_blocks(batches: Sequence[pa.RecordBatch], chunks: Sequence[Chunk]) -> list[pa.RecordBatch]:

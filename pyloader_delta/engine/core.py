@@ -181,8 +181,8 @@ class Engine:
             self._executor.discard(block)
             return
         self.blocks[task.number] = block
-        self._regions.read_done(task, placed, layout)
-        self.scheduler.read_done(worker, task, rows, size_bytes, mix=placed is not None, types=types)
+        mix = self._regions.read_done(task, placed, layout)
+        self.scheduler.read_done(worker, task, rows, size_bytes, mix=mix, types=types)
 
     def mix_finished(self, worker: int, number: int, task: MixTask) -> None:
         """Take in that a window is mixed."""

@@ -23,17 +23,21 @@ class Deaths:
         self._counts: Counter[tuple[str, int, int]] = Counter()
 
     def enough(self, task: Task) -> bool:
-        """Note that a worker has died of a task; return whether no other shall."""
-        place = _place(task)
-        self._counts[place] += 1
-        if self._counts[place] < _MOST + (self._skips and isinstance(task, RunTask)):
+        """Note that a worker has died of a task; return whether no other shall.
+
+        Chunks that were read together are read again one by one, so that the one that it dies of is found.
+        """
+        places = _places(task)
+        self._counts.update(places)
+        if self._counts[places[0]] < _MOST + (self._skips and isinstance(task, RunTask)):
             return False
-        del self._counts[place]
+        for place in places:
+            del self._counts[place]
         return True
 
     def with_care(self, task: Task) -> Task:
         """Return a task as a worker is to do it."""
-        if self._skips and isinstance(task, RunTask) and self._counts[_place(task)] >= _MOST:
+        if self._skips and isinstance(task, RunTask) and self._counts[_places(task)[0]] >= _MOST:
             return replace(task, careful=True)
         return task
 
@@ -42,11 +46,11 @@ class Deaths:
         self._counts.clear()
 
 
-def _place(task: Task) -> tuple[str, int, int]:
-    """Return what a task is, whatever its number: a lost read is given out again under another one."""
+def _places(task: Task) -> list[tuple[str, int, int]]:
+    """Return what a task does, whatever its number: a lost read is given out again under others."""
     if isinstance(task, ReadTask):
-        return "read", task.epoch, task.positions.start
-    return ("mix", task.epoch, task.window) if isinstance(task, MixTask) else ("run", task.epoch, task.first_batch)
+        return [("read", task.epoch, position) for position in task.positions]
+    return [("mix", task.epoch, task.window) if isinstance(task, MixTask) else ("run", task.epoch, task.first_batch)]
 
 
 def told(task: Task, scheduler: Scheduler | None) -> str:

@@ -17,7 +17,7 @@ from pyloader_delta.engine.rows import Picked, taken, values_of
 from pyloader_delta.engine.shared import over
 from pyloader_delta.engine.slabs import aligned, put
 from pyloader_delta.engine.tasks import Segment
-from pyloader_delta.engine.wide import as_bytes
+from pyloader_delta.engine.wide import as_bytes, is_bytes
 from pyloader_delta.engine.window import Gathered, Where, WindowBlocks, merged_fields
 from pyloader_delta.values import Columns
 
@@ -51,9 +51,13 @@ def gather(
         alone = [_alone(where, name) if d is None else None for name, d in zip(plan.names, plan.dtypes, strict=True)]
     staying = nothing
     if tray is not None and len(where) == 1:
+        lends = lease is not None
         staying = [
-            rows if rows is not None and (name in copied or (lease is not None and rows.flags.writeable)) else None
-            for name, rows in zip(plan.names, there[0], strict=True)
+            rows
+            if rows is not None
+            and (name in copied or (lends and rows.flags.writeable and (values_stay or not is_bytes(rows, field))))
+            else None
+            for name, field, rows in zip(plan.names, plan.fields, there[0], strict=True)
         ]
     if tray is not None and filled:
         moving = [d for d, stays in zip(plan.dtypes, staying, strict=True) if d is not None and stays is None]
@@ -70,7 +74,12 @@ def gather(
     for name, field, dtype, stays, one, lying in each:
         whole: Any
         if stays is not None and tray is not None:
-            whole = stays if lease is None or name in copied else tray.keep(lent(stays, lease))
+            whole = as_bytes(stays, field)
+            if lease is not None and name not in copied:
+                if whole is stays:
+                    whole = tray.keep(lent(stays, lease))
+                else:
+                    _keep_values(whole, tray, lease, ())
         elif one is not None:
             whole = taken(one.chosen, room(_BYTE, one.size_bytes) if filled else None)
         elif dtype is None:

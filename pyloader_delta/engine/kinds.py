@@ -33,11 +33,11 @@ class TypesOf:
         return self._last[1]
 
 
-def file_types(blocks: Sequence[tuple[str, pa.RecordBatch]], known: TypesOf) -> FileTypes:
-    """Return the types of blocks, given with the paths that they come from."""
+def file_types(schemas: Sequence[tuple[str, pa.Schema]], known: TypesOf) -> FileTypes:
+    """Return the types of blocks, given by their schemas with the paths that they come from."""
     found: list[tuple[str, Types]] = []
-    for path, block in blocks:
-        types = known(block.schema)
+    for path, schema in schemas:
+        types = known(schema)
         if not found or found[-1][1] != types:
             found.append((path, types))
     return tuple(found)

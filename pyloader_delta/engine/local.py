@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pyloader_delta.engine.blocks import Blocks
 from pyloader_delta.engine.core import Engine
 from pyloader_delta.engine.executor import Executor, started
 from pyloader_delta.engine.leases import Lease
@@ -21,7 +22,7 @@ from pyloader_delta.engine.pack import EMPTY, Tray
 from pyloader_delta.engine.region import Layout, Region, load_layout, mix
 from pyloader_delta.engine.tasks import MixTask, ReadTask, RunTask, Task
 from pyloader_delta.engine.window import WindowBlocks
-from pyloader_delta.engine.work import Blocks, StagesLike, Workshop
+from pyloader_delta.engine.work import StagesLike, Workshop
 
 _JOIN_TIMEOUT_S = 4.0  # for all of them together
 
@@ -205,7 +206,8 @@ def _run(
             held = engine.held(number, segment.reads)
             if held is None:  # the pass ended meanwhile
                 return lambda: engine.run_finished(worker, number, task, EMPTY, None, 0.0, None), None
-            windows.append(_opened(engine, held, workshop, engine.region(number, task.epoch, segment.window)))
+            region = engine.region(number, task.epoch, segment.window)
+            windows.append(_opened(engine, held, workshop, region, segment.key))
             size = sum(blocks.size_bytes for blocks in held)
             leases.append(engine.lease(number, task.epoch, segment.window, size) if windows[-1].lendable else None)
     slabs: list[int] = []
@@ -243,7 +245,9 @@ def _run(
     return done, made.error
 
 
-def _opened(engine: Engine, held: list[Blocks], workshop: Workshop, region: Region | None) -> WindowBlocks:
+def _opened(
+    engine: Engine, held: list[Blocks], workshop: Workshop, region: Region | None, key: tuple[int | str, ...] | None
+) -> WindowBlocks:
     """Return a window's blocks opened; kept with the first of them, so that they go together."""
     window = held[0].window
     if window is None:
@@ -255,6 +259,7 @@ def _opened(engine: Engine, held: list[Blocks], workshop: Workshop, region: Regi
             layout=layout,
             region=arrays,
             mixed=mixed,
+            key=key,
             own=workshop.owns_blocks,
         )
     return window

@@ -21,22 +21,22 @@ class Losses:
     def __init__(self, plan: EpochLike, lost: Lost | None) -> None:
         self._plan, self._lost = plan, lost
 
-    def again(self, positions: range, error: BaseException) -> list[range]:
-        """Return what of a read that failed is to be read again: its chunks one by one, or other rows in their place.
+    def again(self, positions: range, error: BaseException) -> bool:
+        """Return whether the chunks of a read that failed are to be read again one by one, or others in their place.
 
-        Nothing where that has failed already, or the error is of a kind that tells of more than a chunk. A mixed
+        Not where that has failed already, or the error is of a kind that tells of more than a chunk. A mixed
         window is not read one by one where nothing is skipped: all of it fails.
         """
         alone = len(positions) == 1
         if not _of_a_chunk(error) or (self._lost is None and (alone or self._plan.row_seed is not None)):
-            return []
+            return False
         place = self._plan.epoch, positions.start
         if self._lost is not None and place in self._lost:
             error.__cause__ = self._lost.pop(place)
-            return []
+            return False
         if self._lost is not None and alone:
             self._lost[place] = error
-        return [range(position, position + 1) for position in positions]
+        return True
 
     def instead(self, positions: range) -> tuple[Chunk, ...] | None:
         """Return the chunks that may stand in the place of a lost one; None where nothing is lost."""

@@ -193,20 +193,27 @@ class Progress:
         numbers = [read for _, read in self._reads[window]]
         self._reads[window] = []
         self._unread[window] = len(self.plan.windows[window])
-        self.redo = sorted([*self.redo, *(range(p, p + 1) for p in self.plan.windows[window])], key=lambda r: r.start)
+        self.again_alone(self.plan.windows[window])
         return numbers
+
+    def again_alone(self, positions: range) -> None:
+        """Have chunks read again, one by one."""
+        self.redo = sorted([*self.redo, *(range(p, p + 1) for p in positions)], key=lambda again: again.start)
 
     def reads_before(self, position: int) -> list[int]:
         """Return the numbers of the read tasks before a position whose blocks are held."""
         return [number for reads in self._reads[self.freed :] for first, number in reads if first < position]
 
-    def place_of(self, positions: range) -> tuple[int | None, int]:
-        """Return (rows of the window, number in it of the first row) of some chunks, where the plan knows and mixes."""
+    def place_of(self, positions: range) -> tuple[int | None, int, tuple[int | str, ...]]:
+        """Return (rows of the window, number in it of the first row, key of its permutation) of some chunks.
+
+        Nothing is known where the plan does not mix, or does not know the rows before they are read.
+        """
         if self._known_starts is None or self.plan.row_seed is None:
-            return None, 0
+            return None, 0, ()
         window = self._window_of[positions.start]
         first = self._row_starts[positions.start] - self._row_starts[self.plan.windows[window].start]
-        return self._held(window), first
+        return self._held(window), first, self._key(window, self._known_starts[window])
 
     def _get_ready(self) -> None:
         windows = self.plan.windows
@@ -292,8 +299,8 @@ class Progress:
         """Note that a task failed: its chunks are read again one by one, or their window fails."""
         if isinstance(task, MixTask):
             self.read_failed(self.plan.windows[task.window], error)
-        elif again := self._again(task.positions, error):
-            self.redo = sorted([*self.redo, *again], key=lambda positions: positions.start)
+        elif self._again(task.positions, error):
+            self.again_alone(task.positions)
         else:
             self.read_failed(task.positions, error)
 

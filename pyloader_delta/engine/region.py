@@ -1,13 +1,14 @@
 """Where the numbers of a shuffled window lie: one array a column over all its rows, filled by readers, mixed in place.
 
 Taking scattered rows run by run costs a cache miss a value; permuting a whole column, which stays in cache, does not.
+Rows of many bytes, and the numbers beside them, are copied by readers to where they are delivered.
 """
 
 from __future__ import annotations
 
 import functools
 import pickle
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +30,11 @@ class Layout:
     """All columns of the blocks, in order."""
     numbers: tuple[tuple[str, np.dtype[Any]], ...]
     """Columns that were numbers without nulls, rows of arrays, or bytes of one width, where this was learned."""
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether readers copy rows to where they are delivered, as some are wide; else the window is mixed at last."""
+        return any(is_wide(dtype) for _, dtype in self.numbers)
 
     def size_bytes(self, n_rows: int) -> int:
         """Return the bytes that the numbers of so many rows take."""
@@ -99,11 +105,22 @@ def wide_names(text: bytes) -> frozenset[str]:
 
 
 def place(
-    batches: list[pa.RecordBatch], layout: Layout, arrays: dict[str, NDArray[Any]], first_row: int
+    batches: list[pa.RecordBatch],
+    layout: Layout,
+    arrays: dict[str, NDArray[Any]],
+    first_row: int,
+    delivered: Callable[[], NDArray[np.int64]],
 ) -> tuple[list[pa.RecordBatch], frozenset[str]]:
     """Copy the columns of numbers to their rows; return the blocks without them, and their names.
 
     A column that has nulls, another type or another width in any of the blocks stays in them.
+
+    Args:
+        batches: The blocks.
+        layout: The columns of the region.
+        arrays: Its arrays, shape (rows of the window,).
+        first_row: Number in the window of the blocks' first row.
+        delivered: Gives each row's place in the order of delivery, shape (rows of the blocks,).
     """
     kinds = {f.name: column_kind(f) for f in layout.fields}
     found: dict[str, list[NDArray[Any]]] = {name: [] for name, _ in layout.numbers}
@@ -116,10 +133,14 @@ def place(
             if isinstance(array, np.ndarray) and array.dtype == dtype:
                 found[f.name].append(array)
     placed = frozenset(name for name, parts in found.items() if len(parts) == len(batches))
+    in_order = layout.is_in_order
     for name in placed:
-        row = first_row
+        whole, row = arrays[name], 0
         for part in found[name]:
-            put(arrays[name][row : row + len(part)], part)
+            if in_order:
+                whole.put(delivered()[row : row + len(part)], part, mode="clip")  # they are in bounds
+            else:
+                put(whole[first_row + row :][: len(part)], part)
             row += len(part)
     return [_without(_with_nulls(batch, layout), placed) for batch in batches], placed
 
@@ -145,8 +166,8 @@ _MOST_KEPT = 16 << 20
 def mix(
     arrays: dict[str, NDArray[Any]], names: Iterable[str], n_rows: int, key: tuple[int | str, ...], scratch: Scratch
 ) -> None:
-    """Permute columns in place, but for wide ones. Not to be done twice: one that was cut short must be read again."""
-    names = [name for name in names if not is_wide(arrays[name].dtype)]
+    """Permute columns in place. Not to be done twice: one that was cut short must be read again."""
+    names = list(names)
     widest = max((arrays[name].itemsize for name in names), default=0)
     room = scratch.take(n_rows * (widest + 8))
     order = permuted(n_rows, key, out=room[: n_rows * 8].view(np.int64))

@@ -45,14 +45,18 @@ class Regions:
         self._of_read[task.number] = key
         return region
 
-    def read_done(self, task: ReadTask, placed: frozenset[str] | None, layout: bytes | None) -> None:
-        """Note which columns a read task has placed, and what it could have placed where there was no region."""
+    def read_done(self, task: ReadTask, placed: frozenset[str] | None, layout: bytes | None) -> bool:
+        """Note which columns a read task has placed, and what it could have placed where there was no region.
+
+        Return whether what was placed is to be mixed once all of the window is read.
+        """
         region = self.get(task.epoch, task.window)
         if region is not None and placed is not None:
             region.placed = placed if region.placed is None else region.placed & placed
             self._refute(wide_names(region.layout) - placed)
         if layout is not None and (self._layout is None or wide_names(layout) > wide_names(self._layout)):
             self._layout = without(layout, self._refuted)
+        return region is not None and placed is not None and not load_layout(region.layout).is_in_order
 
     def _refute(self, names: frozenset[str]) -> None:
         """Note columns of bytes whose rows turned out to be of several widths: they are not waited for any more."""

@@ -15,7 +15,7 @@ from itertools import takewhile
 
 from pyloader_delta.engine.kinds import FileTypes, Kinds
 from pyloader_delta.engine.progress import Lost, Progress
-from pyloader_delta.engine.space import Cursors, Store, whole
+from pyloader_delta.engine.space import Cursors, Store
 from pyloader_delta.engine.tasks import Limits, MixTask, ReadTask, RunTask, Task
 from pyloader_delta.errors import BudgetError, IncompleteEpochError
 from pyloader_delta.units import most_together
@@ -123,7 +123,7 @@ class Scheduler:
             else:
                 self.store.release(task)
                 if task.epoch in self._by_epoch and task.chunks:
-                    insort(self._by_epoch[task.epoch].redo, task.positions, key=lambda positions: positions.start)
+                    self._by_epoch[task.epoch].again_alone(task.positions)
         self.cursors.leave(worker)
         return tasks
 
@@ -310,20 +310,18 @@ class Scheduler:
             self.failure = (self._next_run, place)
         if place is not True:
             return None
-        if position in progress.skipped:
-            progress.skipped.remove(position)
-            return self._grant(worker, progress, range(position, position + 1))
-        stop = self._group_end(progress, position, cap)
-        progress.skipped += range(progress.next_read, position)
-        progress.next_read = stop
+        stop = self._group_end(worker, progress, position, cap)
+        left = [p for p in progress.skipped if not position <= p < stop]
+        progress.skipped = left + list(range(progress.next_read, position))
+        progress.next_read = max(progress.next_read, stop)
         return self._grant(worker, progress, range(position, stop))
 
     def _grant(self, worker: int, progress: Progress, positions: range) -> ReadTask:
         chunks, window = progress.plan.chunks[positions.start : positions.stop], progress.window_of(positions.start)
         size = self.store.estimate(chunks)
-        place = *progress.place_of(positions), progress.instead(positions), self.cursors.of(worker)
+        more = *progress.place_of(positions), progress.instead(positions), self.cursors.of(worker)
         self.cursors.claim(worker, progress, chunks)
-        return self._reserved(worker, ReadTask(-1, progress.plan.epoch, window, positions, chunks, size, *place))
+        return self._reserved(worker, ReadTask(-1, progress.plan.epoch, window, positions, chunks, size, *more))
 
     def _reserved(self, worker: int, task: ReadTask) -> ReadTask:
         """Return a read task with its number, and what it takes: with cursors that it closes until it has ended."""
@@ -333,16 +331,18 @@ class Scheduler:
         self.store.reserve(task.size_bytes)
         return task
 
-    def _group_end(self, progress: Progress, start: int, cap: int) -> int:
-        """Return the end of the small chunks that are read together with the chunk at `start`."""
-        if not whole(progress, start):
-            return start + 1
+    def _group_end(self, worker: int, progress: Progress, start: int, cap: int) -> int:
+        """Return the end of the small chunks that a worker reads together with the chunk at `start`."""
         chunks, window = progress.plan.chunks, progress.plan.windows[progress.window_of(start)]
-        share = -(-(window.stop - start) // (1 if progress.plan.row_seed is None else self.limits.n_workers))
+        parts = chunks[start].is_part  # about equally large: the same ones together in each window, as cursors stay
+        n_workers = 1 if progress.plan.row_seed is None else self.limits.n_workers
+        share = -(-(len(window) if parts else window.stop - start) // n_workers)
+        if parts:
+            share = -(-share // max(-(-share * chunks[start].size_bytes // self.limits.read_bytes), 1))
         most = max(min(share, self.limits.read_chunks), 1)
         stop = min(window.stop, start + most, max(cap - progress.base, start + 1))
         end, size = start + 1, chunks[start].size_bytes
-        while end < stop and whole(progress, end):
+        while end < stop and self.cursors.may_read(worker, progress, end):
             size += chunks[end].size_bytes
             if size > self.limits.read_bytes or not self.store.fits(progress, end + 1):
                 break

@@ -159,10 +159,18 @@ class Cursors:
         """Return the first position not granted yet that no other worker's cursor must read; None if far away."""
         stop = min(progress.next_read + _LOOK_AHEAD - len(progress.skipped), progress.n_chunks)
         for position in [*progress.skipped, *range(progress.next_read, stop)]:
-            cursor = _cursor(progress, progress.plan.chunks[position])
-            if cursor is None or self._owners.get(cursor, worker) == worker:
+            if self._may_go_on(worker, progress, position):
                 return int(position)
         return None
+
+    def may_read(self, worker: int, progress: Progress, position: int) -> bool:
+        """Return whether a chunk was not granted yet and no other worker's cursor must read it."""
+        ungranted = position >= progress.next_read or position in progress.skipped
+        return ungranted and self._may_go_on(worker, progress, position)
+
+    def _may_go_on(self, worker: int, progress: Progress, position: int) -> bool:
+        cursor = _cursor(progress, progress.plan.chunks[position])
+        return cursor is None or self._owners.get(cursor, worker) == worker
 
     def claim(self, worker: int, progress: Progress, chunks: Iterable[Chunk]) -> None:
         """Note that a worker reads chunks, and will read on in row groups that they do not end."""
@@ -240,12 +248,6 @@ def _last_needed(cursors: Collection[_Key], progress: Progress, position: int) -
     return sorted(cursors, key=lambda cursor: (-found.get(cursor, progress.n_chunks), cursor))
 
 
-def whole(progress: Progress, position: int) -> bool:
-    """Return whether a chunk is a whole row group or file, which needs no cursor."""
-    return _cursor(progress, progress.plan.chunks[position]) is None
-
-
 def _cursor(progress: Progress, chunk: Chunk) -> _Key | None:
-    if chunk.row_group is None or chunk.rows is None or chunk.rows == chunk.row_group_rows:
-        return None
-    return progress.plan.epoch, chunk.path, chunk.row_group
+    group = chunk.row_group
+    return (progress.plan.epoch, chunk.path, group) if group is not None and chunk.is_part else None

@@ -51,6 +51,8 @@ class ReadTask:
     """Rows of the whole window, where its rows are mixed and their number is known before reading."""
     first_row: int = 0
     """Number in the window of the task's first row, where `window_rows` is known."""
+    key: tuple[int | str, ...] = ()
+    """Key of the permutation of the window's rows, where `window_rows` is known."""
     instead: tuple[Chunk, ...] | None = None
     """Where the one chunk of the task cannot be read and is skipped: chunks whose rows may stand in its place, the
     first that can be read; none where its length is not known, so that it has no rows then."""

@@ -1,7 +1,7 @@
 """Columns of bytes whose rows are all of one width, images say: they lie in a window's region like rows of arrays.
 
-A run takes its rows from there, each copied once. To mix such a column in place, as is done with numbers, would copy
-all of it twice.
+Readers copy each row once, to where it is delivered. To mix such a column in place, as is done with numbers, would copy
+all of it twice more.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from pyloader_delta.arrays import row_array, text_parts
 
-_WIDE = 64  # bytes of a row; shorter rows are mixed, or taken by Arrow
+_WIDE = 64  # bytes of a row; shorter rows are mixed in place, or taken by Arrow
 _BYTES = (pa.binary(), pa.large_binary())
 
 
 def is_wide(dtype: np.dtype[Any]) -> bool:
-    """Return whether a column of a region is left as it was read, to be taken from."""
+    """Return whether a row is so long that it is copied to where it is delivered, not mixed there."""
     return dtype.kind == "V" and dtype.itemsize >= _WIDE
 
 
@@ -40,9 +40,14 @@ def fixed(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any] | None:
     return raw.view(dtype) if (lengths == dtype.itemsize).all() else None
 
 
+def is_bytes(values: NDArray[Any], field: pa.Field) -> bool:
+    """Return whether an array of a region holds the rows of a column of bytes."""
+    return values.dtype.kind == "V" and field.type in _BYTES
+
+
 def as_bytes(values: Any, field: pa.Field) -> Any:
     """Return rows of a wide dtype as the field has them, on the same memory; all else as it is."""
-    if not isinstance(values, np.ndarray) or values.dtype.kind != "V" or field.type not in _BYTES:
+    if not isinstance(values, np.ndarray) or not is_bytes(values, field):
         return values
     bounds = np.arange(len(values) + 1, dtype=np.int64) * values.dtype.itemsize
     return row_array(bounds, pa.py_buffer(np.ascontiguousarray(values).view(np.uint8)), field.type)

@@ -17,8 +17,8 @@ from pyloader_delta.engine.region import Layout
 from pyloader_delta.engine.rows import Rows
 from pyloader_delta.engine.shared import over
 from pyloader_delta.engine.tasks import Segment
-from pyloader_delta.engine.wide import as_bytes, is_wide
-from pyloader_delta.permute import permuted
+from pyloader_delta.engine.wide import as_bytes
+from pyloader_delta.permute import permuted, places
 
 
 class WindowBlocks:
@@ -28,7 +28,8 @@ class WindowBlocks:
         blocks: The window's record batches, in order, without the columns that were placed in its region.
         layout: The columns of the window's region, if it has one.
         region: Its arrays by name.
-        mixed: Names of those that hold all rows: in delivery order, but for wide ones.
+        mixed: Names of those that hold all rows, in delivery order.
+        key: Of the permutation of the window's rows, if it has a region.
         own: Whether nobody else holds the blocks' memory.
         memories: Slabs that the blocks lie in, if they do.
     """
@@ -40,12 +41,13 @@ class WindowBlocks:
         layout: Layout | None = None,
         region: dict[str, NDArray[Any]] | None = None,
         mixed: frozenset[str] = frozenset(),
+        key: tuple[int | str, ...] | None = None,
         own: bool = False,
         memories: Sequence[NDArray[np.uint8]] = (),
     ) -> None:
         blocks = [block for block in blocks if block.num_rows]
         self.starts = np.cumsum([0, *(block.num_rows for block in blocks)], dtype=np.int64)
-        self.mixed = frozenset(name for name in mixed if region is None or not is_wide(region[name].dtype))
+        self.mixed = mixed
         """Names of columns that hold all rows in delivery order."""
         self.files = [pair for block in blocks for pair in _named(block)]
         """(path, rows) of the files that the rows come from, in order."""
@@ -55,8 +57,9 @@ class WindowBlocks:
         if len(columns) == 1:
             self._pieces |= {name: ([piece], [field]) for name, (field, piece) in columns[0].items()}
         else:
+            order = key if layout is not None and layout.is_in_order else None
             for name in dict.fromkeys(name for found in columns for name in found):
-                self._pieces[name] = _pieces(columns, name, self.starts, region or {}, fields)
+                self._pieces[name] = _pieces(columns, name, self.starts, region or {}, fields, order)
         self.fields = _window_fields(columns, fields, self._pieces)
         self._by_name = {field.name: field for field in self.fields}
         self.dtypes = {name: _dtype(*column) for name, column in self._pieces.items()}
@@ -289,6 +292,7 @@ def _pieces(
     starts: NDArray[np.int64],
     region: dict[str, NDArray[Any]],
     fields: dict[str, pa.Field],
+    order: tuple[int | str, ...] | None,
 ) -> tuple[list[Any], list[pa.Field]]:
     """Return a column of each block, of the region where the block's rows were placed there."""
     pieces, found = [], []
@@ -298,12 +302,20 @@ def _pieces(
             pieces.append(piece)
         elif name in region:
             field = fields[name]
-            pieces.append(as_bytes(region[name][int(starts[number]) : int(starts[number + 1])], field))
+            pieces.append(as_bytes(_placed(region[name], int(starts[number]), int(starts[number + 1]), order), field))
         else:
             field = pa.field(name, pa.null())
             pieces.append(pa.nulls(int(starts[number + 1] - starts[number])))
         found.append(field)
     return pieces, found
+
+
+def _placed(whole: NDArray[Any], start: int, stop: int, order: tuple[int | str, ...] | None) -> NDArray[Any]:
+    """Return a block's rows of a column of a region where other blocks' rows are not; `order`: as it is filled."""
+    if order is None:
+        return whole[start:stop]
+    found: NDArray[Any] = whole.take(places(len(whole), order, start, stop))
+    return found
 
 
 def _opened(block: pa.RecordBatch, own: bool, memories: Sequence[NDArray[np.uint8]]) -> dict[str, tuple[pa.Field, Any]]:

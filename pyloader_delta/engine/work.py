@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import cycle, groupby
 from operator import itemgetter
 from typing import Any, Protocol
@@ -14,14 +13,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pyloader_delta.engine.blocks import compacted, named_blocks
+from pyloader_delta.engine.blocks import Blocks, compacted, named_blocks
 from pyloader_delta.engine.gather import gather
-from pyloader_delta.engine.kinds import FileTypes, TypesOf, file_types
+from pyloader_delta.engine.kinds import TypesOf, file_types
 from pyloader_delta.engine.leases import Lease
 from pyloader_delta.engine.notes import Notes
 from pyloader_delta.engine.numbered import numbered, taken_off
 from pyloader_delta.engine.pack import EMPTY, Packed, Part, Tray
-from pyloader_delta.engine.region import Layout, Scratch, learn, learn_more, place
+from pyloader_delta.engine.region import Layout, Scratch
 from pyloader_delta.engine.tasks import ReadTask, RunTask, Segment
 from pyloader_delta.engine.tree import take_apart
 from pyloader_delta.engine.window import WindowBlocks
@@ -79,29 +78,6 @@ class StagesLike(Protocol):
     ) -> Iterator[Any]: ...
 
 
-@dataclass
-class Blocks:
-    """What came of a read task."""
-
-    batches: list[pa.RecordBatch]
-    rows: list[int]
-    """Rows of each chunk."""
-    types: FileTypes
-    """Of the files that have rows."""
-    placed: frozenset[str] | None = None
-    """Columns that are in the window's region instead; None where it has none."""
-    layout: bytes | None = None
-    """What a region of such blocks would hold (see `region.learn`); None where nothing was learned."""
-    placed_bytes: int = 0
-    window: WindowBlocks | None = None
-    """The whole window opened, on its first blocks: opened once, and gone with them."""
-
-    @cached_property
-    def size_bytes(self) -> int:
-        """Bytes that the blocks keep in memory."""
-        return sum(int(batch.get_total_buffer_size()) for batch in self.batches) + self.placed_bytes
-
-
 @dataclass(frozen=True, slots=True)
 class Made:
     """What came of a run task: batches, and the error that ended them before their end."""
@@ -129,31 +105,22 @@ class Workshop:
         """Read the chunks of a task into as few blocks as their types allow, and what is possible into a region."""
         self._open()
         self._stages.keep_cursors(task.cursors)
-        found: list[pa.RecordBatch] = []
-        rows: list[int] = []
-        typed = []
+        made = Blocks(task, region)
+        schemas: list[tuple[str, pa.Schema]] = []
         position = task.positions.start
         for chunks in self._stages.together(task.chunks):
             batches = self._stages.read_run(chunks) if task.instead is None else self._stood_in(task.instead, chunks[0])
-            n_rows = sum(batch.num_rows for batch in batches)
-            rows += [n_rows] if len(chunks) == 1 else [chunk.n_rows or 0 for chunk in chunks]
-            typed += [(chunks[0].path, batch) for batch in batches if batch.num_rows]
+            schemas += [(chunks[0].path, batch.schema) for batch in batches if batch.num_rows]
             if self._stages.numbered:
-                codes = self._stages.row_numbers(chunks[0], n_rows)
+                codes = self._stages.row_numbers(chunks[0], sum(batch.num_rows for batch in batches))
                 batches = numbered(batches, position, codes, filler=task.instead is not None)
-            found += named_blocks(batches, chunks)
+            made.add(named_blocks(batches, chunks), chunks)
+            del batches  # of those that were placed, the next read uses the memory again
             position += len(chunks)
             self._large = self._large or any(chunk.size_bytes > (chunk.n_rows or 1) * _LARGE_ROW for chunk in chunks)
         self._release()
-        types = file_types(typed, self._types)
-        typed.clear()
-        if region is None or rows != [chunk.n_rows for chunk in task.chunks]:
-            blocks = compacted(found)
-            return Blocks(blocks, rows, types, layout=learn(blocks) if task.window_rows is not None else None)
-        layout, arrays = region
-        left, placed = place(found, layout, arrays, task.first_row)
-        size = sum(dtype.itemsize for name, dtype in layout.numbers if name in placed) * sum(rows)
-        return Blocks(compacted(left), rows, types, placed, learn_more(layout, left), placed_bytes=size)
+        made.end(file_types(schemas, self._types))
+        return made
 
     def _stood_in(self, candidates: Sequence[Chunk], chunk: Chunk) -> list[pa.RecordBatch]:
         """Return as many rows of another chunk as a chunk has that cannot be read."""

@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from pyloader_delta.engine.blocks import Blocks
 from pyloader_delta.engine.channel import Channel
 from pyloader_delta.engine.leases import Lease
 from pyloader_delta.engine.mapped import advise
@@ -30,9 +31,9 @@ from pyloader_delta.engine.pack import EMPTY, Packed, Tray
 from pyloader_delta.engine.region import Layout, load_layout, mix
 from pyloader_delta.engine.shared import named
 from pyloader_delta.engine.slabs import Slab, capacity_for
-from pyloader_delta.engine.tasks import MixTask, ReadTask, RunTask
+from pyloader_delta.engine.tasks import MixTask, ReadTask, RunTask, Segment
 from pyloader_delta.engine.window import WindowBlocks
-from pyloader_delta.engine.work import Blocks, Made, Workshop, add_place
+from pyloader_delta.engine.work import Made, Workshop, add_place
 from pyloader_delta.errors import ContractError, StageError
 
 _WINDOWS_OPEN = 3
@@ -190,7 +191,7 @@ class _Worker:
                 self._workshop.again(task)
                 if task.again and self._workshop.lends
                 else [
-                    self._window(number, segment.reads, blocks, region)
+                    self._window(number, segment, blocks, region)
                     for segment, blocks, region in zip(task.segments, refs, regions, strict=True)
                 ]
             )
@@ -267,8 +268,8 @@ class _Worker:
         assert slab.fd is not None
         return number, slab.capacity, [slab.fd]
 
-    def _window(self, number: int, reads: tuple[int, ...], refs: list[BlockRef], ref: RegionRef | None) -> WindowBlocks:
-        key = (number, *reads)
+    def _window(self, number: int, segment: Segment, refs: list[BlockRef], ref: RegionRef | None) -> WindowBlocks:
+        key = (number, *segment.reads)
         window = self._windows.get(key)
         if window is None:
             batches = [batch for block in refs for batch in _opened(self._stream_of(block))]
@@ -276,7 +277,7 @@ class _Worker:
             mixed = frozenset() if ref is None or ref[3] is None else ref[3]
             memories = [self._slabs[block[0]].array for block in refs if isinstance(block, tuple)]
             window = self._windows[key] = WindowBlocks(
-                batches, layout=layout, region=arrays, mixed=mixed, own=True, memories=memories
+                batches, layout=layout, region=arrays, mixed=mixed, key=segment.key, own=True, memories=memories
             )
             while len(self._windows) > _WINDOWS_OPEN:
                 self._windows.popitem(last=False)

@@ -65,7 +65,7 @@ def check_reader(reader: DataReader[Any], root_dir: str, *, max_chunks: int | No
         for chunk in chunks:
             found.append(_read(reader, chunk))
             blocks = to_batches(reader.read_chunk(chunk), exact=True, place=f"{name} of {chunk.path}")
-            error = kinds.add(file_types([(chunk.path, block) for block in blocks if block.num_rows], TypesOf()))
+            error = kinds.add(file_types([(chunk.path, block.schema) for block in blocks if block.num_rows], TypesOf()))
             if error is not None:
                 raise error
             if chunk.n_rows is not None and found[-1][1] != chunk.n_rows:

@@ -10,7 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pyloader_delta.engine.ahead import Ahead
+from pyloader_delta.engine.kinds import Kinds
+from pyloader_delta.engine.progress import Progress
 from pyloader_delta.engine.scheduler import Scheduler
+from pyloader_delta.engine.space import Cursors
 from pyloader_delta.engine.tasks import Limits, MixTask, ReadTask, RunTask
 from pyloader_delta.errors import BudgetError, IncompleteEpochError, ReadError
 from pyloader_delta.permute import permuted
@@ -412,6 +415,61 @@ def test_the_chunks_of_one_row_group_stay_with_one_worker():
     assert scheduler.lost(1) is not None
 
 
+def of_parts(n_files, n_parts, read_bytes=100):
+    """Return a scheduler of mixed windows, each of which has one part of each file's row group."""
+    whole = [Chunk(f"f{i}", 4 * n_parts, range(n_parts), 0, range(n_parts), cursor_bytes=1) for i in range(n_files)]
+    plan = plan_epoch(split(whole, 4), Order(True, 3, True, n_files, WindowSize("bytes", 4 * n_files)), 0)
+    return Scheduler(iter([plan]), Limits(2, 10**6, 10**6, 50, 2, read_bytes=read_bytes), batch_size=1)
+
+
+def positions(scheduler, workers):
+    """Return which chunks these workers get, one after the other."""
+    return [scheduler.next_task(worker).positions for worker in workers]
+
+
+def test_parts_of_row_groups_are_read_together_by_the_worker_that_reads_on_in_them():
+    scheduler = of_parts(8, 3)
+    assert positions(scheduler, [0, 1, 0, 1]) == [range(4), range(4, 8), range(8, 12), range(12, 16)]
+
+
+def test_parts_that_another_worker_has_passed_over_are_read_together():
+    scheduler = of_parts(8, 3)
+    assert positions(scheduler, [0, 1, 1, 0]) == [range(4), range(4, 8), range(12, 16), range(8, 12)]
+
+
+def test_parts_are_read_together_in_equal_shares_up_to_a_size():
+    """32 bytes of a window's 64 are a worker's, and 20 may be read at once: twice 16."""
+    scheduler = of_parts(16, 2, read_bytes=20)
+    first = [range(4), range(4, 8), range(8, 12), range(12, 16)]
+    assert positions(scheduler, [0, 1, 0, 1]) == first
+    assert positions(scheduler, [0, 1, 0, 1]) == [range(p.start + 16, p.stop + 16) for p in first]
+
+
+def test_what_was_granted_is_not_read_once_more_with_what_was_passed_over():
+    plan = plan_epoch(
+        [[Chunk(f"f{i}", 1, range(1), 0, range(1))] for i in range(6)],
+        Order(False, 0, False, 0, WindowSize("bytes", 1)),
+        0,
+    )
+    progress = Progress(plan, 0, Kinds(strict=False, missing_as_none=False))
+    progress.next_read, progress.skipped = 4, [1]
+    assert [Cursors().may_read(0, progress, position) for position in range(6)] == [
+        False,
+        True,
+        False,
+        False,
+        True,
+        True,
+    ]
+
+
+def test_what_a_dead_worker_was_to_read_together_is_read_one_by_one():
+    scheduler = of_parts(4, 2)
+    assert positions(scheduler, [0]) == [range(2)]
+    scheduler.lost(0)
+    assert positions(scheduler, [1, 1, 1]) == [range(1), range(1, 2), range(2, 4)]
+
+
 @pytest.mark.parametrize("n_workers", [1, 3])
 def test_cursors_are_closed_and_opened_again_where_not_all_have_a_place(n_workers):
     whole = [Chunk(f"f{i}", 400, range(40), 0, range(40), cursor_bytes=1000) for i in range(4)]
@@ -443,7 +501,7 @@ def test_cursors_are_closed_and_opened_again_where_not_all_have_a_place(n_worker
 def test_a_worker_is_asked_to_close_what_another_has_no_place_for():
     whole = [Chunk(f"f{i}", 100, range(10), 0, range(10), cursor_bytes=1000) for i in range(3)]
     plan = plan_epoch(split(whole, 50), Order(False, 0, True, 4, WindowSize("bytes", 150)), 0)
-    scheduler = Scheduler(iter([plan]), Limits(2, 2200, 10**6, 50, 2), batch_size=10)
+    scheduler = Scheduler(iter([plan]), Limits(2, 2200, 10**6, 50, 2, read_chunks=1), batch_size=10)
     first, second = scheduler.next_task(0), scheduler.next_task(1)
     assert [task.chunks[0].path for task in (first, second)] == ["f0", "f1"]
     scheduler.read_done(0, first, [5], 50)
@@ -464,7 +522,7 @@ def test_a_worker_is_asked_to_close_what_another_has_no_place_for():
 def test_where_a_worker_dies_that_should_close_its_own_they_are_closed():
     whole = [Chunk(f"f{i}", 100, range(10), 0, range(10), cursor_bytes=1000) for i in range(3)]
     plan = plan_epoch(split(whole, 50), Order(False, 0, True, 4, WindowSize("bytes", 150)), 0)
-    scheduler = Scheduler(iter([plan]), Limits(2, 2200, 10**6, 50, 2), batch_size=10)
+    scheduler = Scheduler(iter([plan]), Limits(2, 2200, 10**6, 50, 2, read_chunks=1), batch_size=10)
     for worker in (0, 1):
         scheduler.read_done(worker, scheduler.next_task(worker), [5], 50)
     assert scheduler.next_task(0) is None

@@ -12,6 +12,7 @@ from fakes import AsIs, CountedNumbers, Through, number_files, text_of, until_er
 from under_fire import nothing_stays
 
 from pyloader_delta import DataLoader, WorkerDied
+from pyloader_delta.engine.deaths import Deaths
 
 ALL = [[0, 1], [2, 3], [4, 5], [6, 7]]
 LIMITED = Path("/sys/fs/cgroup/memory")
@@ -70,6 +71,7 @@ class Deadly:
 
     def meets(self, stage: str) -> None:
         if os.getpid() != self.parent and (self.folder / stage).exists():
+            (self.folder / f"{os.getpid()} has died").touch()
             next(death for death in DEATHS if death.__name__ == (self.folder / stage).read_text())()
 
 
@@ -156,6 +158,22 @@ def test_is_an_error_naming_file_rows_and_signal_after_the_batches_before_it(loa
     assert xs(delivered) == ALL[:2]
     deadly.disarm()
     assert xs(loader) == ALL
+
+
+def test_of_chunks_that_are_read_together_the_one_is_named_and_two_workers_die_of_it(deadly, tmp_path, monkeypatch):
+    died_of = []
+    enough = Deaths.enough
+    monkeypatch.setattr(Deaths, "enough", lambda self, task: died_of.append(len(task.chunks)) or enough(self, task))
+    root = number_files(tmp_path / "n", [4] * 8)
+    deadly.arm("reading", "abort")
+    monkeypatch.setattr(DeadlyFile, "shuffle", True)
+    with made(deadly, root, shuffle=True, shuffle_window=32) as loader:
+        delivered, error = until_error(loader)
+    assert died_of == [8, 1]
+    assert delivered == []
+    assert isinstance(error, WorkerDied)
+    assert f"while reading {root}/01.txt rows 0..3; so did the worker before it" in str(error)
+    assert len([*deadly.folder.glob("* has died")]) == 2
 
 
 @pytest.mark.filterwarnings("ignore:on_error='skip' has skipped:UserWarning")

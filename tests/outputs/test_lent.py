@@ -169,6 +169,40 @@ def test_images_are_the_same_in_every_executor(images):
     assert found[0] == found[1] == found[2]
 
 
+@pytest.mark.parametrize("workers", ["thread", "process"])
+def test_shuffled_images_are_views_of_where_readers_put_them(images, workers):
+    options = {"num_workers": 1, "workers": workers, "shuffle": True, "shuffle_window": 2000, "num_epoch": 3}
+    with of_images(images, **options) as batches:
+        kept = list(batches)[-60:]  # of the first windows it is not known yet that all rows are of one width
+        ends = [b["picture"].ctypes.data + b["picture"].nbytes for b in kept]
+        adjacent = sum(end == b["picture"].ctypes.data for end, b in zip(ends, kept[1:], strict=False))
+        assert adjacent > len(kept) * 0.8
+        assert sorted(int(i) for b in kept for i in b["id"]) == list(range(6000))
+        for b in kept[::2]:
+            b["picture"][:] = 255
+        for b in kept[1::2]:
+            assert (b["picture"] == (b["id"] % 251).astype(np.uint8)[:, None, None]).all()
+        del kept, b
+
+
+SEEN: list = []
+
+
+def seen(picture):
+    SEEN.append(picture)
+    return picture.copy()
+
+
+def test_images_that_a_function_keeps_stay_as_they_were(images):
+    SEEN.clear()
+    fields = ["id", FieldSpec("picture", decode_numpy_and_apply_shape=(28, 28), transform=seen)]
+    options = {"shuffle": True, "shuffle_window": 2000, "num_epoch": 3, "num_workers": 1, "workers": "thread"}
+    with DataLoader.from_delta(images, batch_size=100, fields=fields, framework="numpy", **options) as batches:
+        numbers = [int(i) % 251 for b in batches for i in b["id"]]
+    assert len(SEEN) == 18_000
+    assert all((picture == number).all() for picture, number in zip(SEEN, numbers, strict=True))
+
+
 class Fixed(Through):
     """Returns memory of its own, the same for each call."""
 
