@@ -113,6 +113,7 @@ def reference(workload: str, n_rows: int) -> checking.Digest:
 
 def summary(runs: list[Run]) -> dict[str, Any]:
     """Return the medians over the rounds, by workload and contender."""
+    runs = sorted(runs, key=lambda run: list(WORKLOADS).index(run["workload"]))
     limits = {(run["workload"], run["round"]): run for run in runs if run["name"] == "limit"}
     groups: dict[tuple[Any, ...], list[Run]] = {}
     for run in runs:

@@ -224,6 +224,11 @@ def test_ratios_are_to_the_limit_of_the_same_round():
     assert "threads: 1.5 times the limit, 1.3 is wanted" in page.verdict(document)
 
 
+def test_workloads_that_were_measured_anew_stand_in_their_place():
+    runs = [picture_run("limit", 1.0, workload=workload) for workload in ("images", "wide", "tabular")]
+    assert list(picture.summary(runs)["medians"]) == ["tabular", "wide", "images"]
+
+
 def test_what_mixing_alone_costs_stands_beside_a_ratio_that_is_not_reached():
     runs = [picture_run("limit", 1.0), picture_run("limit shuffled", 1.9), picture_run("threads shuffled", 2.5)]
     found = page.verdict(picture.summary(runs))
