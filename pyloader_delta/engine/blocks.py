@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -44,49 +44,48 @@ class Blocks:
         self.window: WindowBlocks | None = None
         """The whole window opened, on its first blocks: opened once, and gone with them."""
         self._task, self._region = task, region
-        self._row = task.first_row
-        self._places: NDArray[np.int64] | None = None
+        self._n_placed = 0  # rows
+        self._places: NDArray[np.int64] | None = None  # of all rows in the order of delivery
+        if region is not None and region[0].is_in_order:
+            n_rows = sum(chunk.n_rows or 0 for chunk in task.chunks)
+            self._places = places(task.window_rows or 0, task.key, task.first_row, task.first_row + n_rows)
 
     @cached_property
     def size_bytes(self) -> int:
         """Bytes that the blocks keep in memory."""
-        return sum(int(batch.get_total_buffer_size()) for batch in self.batches) + self.placed_bytes
+        return _nbytes(self.batches) + self.placed_bytes
 
     def add(self, batches: list[pa.RecordBatch], chunks: Sequence[Chunk]) -> None:
         """Take in the rows of some chunks, and place what is possible."""
         n_rows = sum(batch.num_rows for batch in batches)
-        planned = [chunk.n_rows for chunk in chunks]
-        self.rows += [n_rows] if len(chunks) == 1 else [n or 0 for n in planned]
+        planned = [chunk.n_rows or 0 for chunk in chunks]
+        self.rows += [n_rows] if len(chunks) == 1 else planned
         if self._region is not None and self.placed is not None:
-            if n_rows != sum(n or 0 for n in planned):
+            if n_rows != sum(planned):
                 self.placed = None  # an error, but not this reader's: there is no place for these rows
             else:
                 layout, arrays = self._region
-                batches, placed = place(batches, layout, arrays, self._row, partial(self._delivered, n_rows))
+                to = None if self._places is None else self._places[self._n_placed :][:n_rows]
+                batches, placed = place(batches, layout, arrays, self._task.first_row + self._n_placed, to)
                 self.placed &= placed
                 self.placed_bytes += n_rows * sum(arrays[name].itemsize for name in placed)
-                self._row += n_rows
+                self._n_placed += n_rows
         self.batches += compacted(batches) if chunks[0].is_part else batches
-
-    def _delivered(self, n_rows: int) -> NDArray[np.int64]:
-        """Return the places of the next rows in the order of delivery; found for all rows of the task at once."""
-        task = self._task
-        if self._places is None:
-            n_all = sum(chunk.n_rows or 0 for chunk in task.chunks)
-            self._places = places(task.window_rows or 0, task.key, task.first_row, task.first_row + n_all)
-        return self._places[self._row - task.first_row :][:n_rows]
 
     def end(self, types: FileTypes) -> None:
         """Join what can be joined, and note what a region of such blocks would hold; nothing is added any more."""
         self.types = types
-        parts = self._task.chunks[0].is_part
-        if not parts or sum(int(batch.get_total_buffer_size()) for batch in self.batches) <= _JOINED_BYTES:
+        if not self._task.chunks[0].is_part or _nbytes(self.batches) <= _JOINED_BYTES:
             self.batches = compacted(self.batches)
         if self._region is not None and self.placed is not None:
             self.layout = learn_more(self._region[0], self.batches)
         elif self._task.window_rows is not None:
             self.layout = learn(self.batches)
         self._region = self._places = None
+
+
+def _nbytes(batches: Sequence[pa.RecordBatch]) -> int:
+    return sum(int(batch.get_total_buffer_size()) for batch in batches)
 
 
 def named_blocks(batches: Sequence[pa.RecordBatch], chunks: Sequence[Chunk]) -> list[pa.RecordBatch]:

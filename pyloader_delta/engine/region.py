@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import pickle
-from collections.abc import Callable, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -109,7 +109,7 @@ def place(
     layout: Layout,
     arrays: dict[str, NDArray[Any]],
     first_row: int,
-    delivered: Callable[[], NDArray[np.int64]],
+    to: NDArray[np.int64] | None,
 ) -> tuple[list[pa.RecordBatch], frozenset[str]]:
     """Copy the columns of numbers to their rows; return the blocks without them, and their names.
 
@@ -120,7 +120,7 @@ def place(
         layout: The columns of the region.
         arrays: Its arrays, shape (rows of the window,).
         first_row: Number in the window of the blocks' first row.
-        delivered: Gives each row's place in the order of delivery, shape (rows of the blocks,).
+        to: Each row's place in the order of delivery, shape (rows of the blocks,); None: as they come.
     """
     kinds = {f.name: column_kind(f) for f in layout.fields}
     found: dict[str, list[NDArray[Any]]] = {name: [] for name, _ in layout.numbers}
@@ -133,14 +133,13 @@ def place(
             if isinstance(array, np.ndarray) and array.dtype == dtype:
                 found[f.name].append(array)
     placed = frozenset(name for name, parts in found.items() if len(parts) == len(batches))
-    in_order = layout.is_in_order
     for name in placed:
         whole, row = arrays[name], 0
         for part in found[name]:
-            if in_order:
-                whole.put(delivered()[row : row + len(part)], part, mode="clip")  # they are in bounds
-            else:
+            if to is None:
                 put(whole[first_row + row :][: len(part)], part)
+            else:
+                whole.put(to[row : row + len(part)], part, mode="clip")  # they are in bounds
             row += len(part)
     return [_without(_with_nulls(batch, layout), placed) for batch in batches], placed
 
@@ -164,10 +163,9 @@ _MOST_KEPT = 16 << 20
 
 
 def mix(
-    arrays: dict[str, NDArray[Any]], names: Iterable[str], n_rows: int, key: tuple[int | str, ...], scratch: Scratch
+    arrays: dict[str, NDArray[Any]], names: Collection[str], n_rows: int, key: tuple[int | str, ...], scratch: Scratch
 ) -> None:
     """Permute columns in place. Not to be done twice: one that was cut short must be read again."""
-    names = list(names)
     widest = max((arrays[name].itemsize for name in names), default=0)
     room = scratch.take(n_rows * (widest + 8))
     order = permuted(n_rows, key, out=room[: n_rows * 8].view(np.int64))

@@ -41,10 +41,10 @@ def loader(root, reader=None, dataset=None, **options):
     )
 
 
-def neighbours(batches):
+def neighbours(batches, name="x"):
     """Return how many batches begin where the one before them ends."""
-    ends = [b["x"].ctypes.data + b["x"].nbytes for b in batches]
-    return sum(end == b["x"].ctypes.data for end, b in zip(ends, batches[1:], strict=False))
+    ends = [b[name].ctypes.data + b[name].nbytes for b in batches]
+    return sum(end == b[name].ctypes.data for end, b in zip(ends, batches[1:], strict=False))
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
@@ -148,9 +148,7 @@ def of_images(root, **options):
 def test_images_are_views_of_what_was_decoded_and_matrices_of_what_was_made(images):
     with of_images(images) as batches:
         kept = list(batches)
-        ends = [b["picture"].ctypes.data + b["picture"].nbytes for b in kept]
-        adjacent = sum(end == b["picture"].ctypes.data for end, b in zip(ends, kept[1:], strict=False))
-        assert adjacent > len(kept) * 0.8
+        assert neighbours(kept, "picture") > len(kept) * 0.8
         assert [int(i) for b in kept for i in b["id"]] == list(range(6000))
         for b in kept[::2]:
             b["picture"][:] = 255
@@ -174,9 +172,7 @@ def test_shuffled_images_are_views_of_where_readers_put_them(images, workers):
     options = {"num_workers": 1, "workers": workers, "shuffle": True, "shuffle_window": 2000, "num_epoch": 3}
     with of_images(images, **options) as batches:
         kept = list(batches)[-60:]  # of the first windows it is not known yet that all rows are of one width
-        ends = [b["picture"].ctypes.data + b["picture"].nbytes for b in kept]
-        adjacent = sum(end == b["picture"].ctypes.data for end, b in zip(ends, kept[1:], strict=False))
-        assert adjacent > len(kept) * 0.8
+        assert neighbours(kept, "picture") > len(kept) * 0.8
         assert sorted(int(i) for b in kept for i in b["id"]) == list(range(6000))
         for b in kept[::2]:
             b["picture"][:] = 255
