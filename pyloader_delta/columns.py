@@ -63,26 +63,35 @@ def numpy_kind(dtype: np.dtype[Any], shape: Sequence[int]) -> bytes:
     return _NUMPY + f"{dtype}{rows}".encode()
 
 
-def opened(array: pa.Array, field: pa.Field) -> Any:
+def opened_dtype(field: pa.Field) -> np.dtype[Any] | None:
+    """Return the dtype of the NumPy view that `opened` gives where no row is null; None where it gives none."""
+    kind = field.type
+    dtype = NUMBERS.get(kind.id)
+    if dtype is None and pa.types.is_fixed_size_binary(kind) and kind.byte_width and column_kind(field) is not None:
+        return np.dtype(f"V{kind.byte_width}")
+    return dtype
+
+
+def opened(array: pa.Array, field: pa.Field, dtype: np.dtype[Any] | None = None) -> Any:
     """Return a NumPy view where a column is numbers without nulls or rows of arrays, else the Arrow array.
 
     Rows of arrays come as an array of one void value (dtype V, so many bytes) a row; `shaped` makes them what they are.
+
+    Args:
+        array: The column, of the field's type.
+        field: Its field.
+        dtype: What `opened_dtype` gives of it, if that is known.
     """
-    kind = array.type
-    if array.null_count:
+    dtype = opened_dtype(field) if dtype is None else dtype
+    if dtype is None or array.null_count:
         return array
-    dtype = NUMBERS.get(kind.id)
-    if dtype is not None:  # not array.to_numpy(): that imports pandas where it is installed, 0.4 s and 40 MiB a process
-        data = array.buffers()[1]
-        if data is None or not len(array):
-            return np.empty(0, dtype)
-        view = np.frombuffer(data, dtype, len(array), array.offset * dtype.itemsize)
+    data = array.buffers()[1]  # not array.to_numpy(): that imports pandas where it is installed, 0.4 s and 40 MiB
+    if data is None or not len(array):
+        return np.empty(0, dtype)
+    view: NDArray[Any] = np.ndarray((len(array),), dtype, data, array.offset * dtype.itemsize)
+    if dtype.kind != "V":
         view.flags.writeable = False
-        return view
-    if pa.types.is_fixed_size_binary(kind) and kind.byte_width and column_kind(field) is not None:
-        raw = np.frombuffer(array.buffers()[1], dtype=f"V{kind.byte_width}", count=len(array) + array.offset)
-        return raw[array.offset :]
-    return array
+    return view
 
 
 def shaped(values: Any, field: pa.Field) -> Any:

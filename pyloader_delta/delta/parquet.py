@@ -19,7 +19,7 @@ from pyloader_delta.delta.selection import Selection
 from pyloader_delta.delta.store import Store, StoreFile, expecting
 from pyloader_delta.delta.stores.ranges import column_spans
 from pyloader_delta.delta.vectors import deleted_rows
-from pyloader_delta.delta.view import View
+from pyloader_delta.delta.view import View, names_of
 from pyloader_delta.errors import LoaderError, ReadError
 from pyloader_delta.values import DeletionVector, named
 from pyloader_delta.words import many
@@ -251,7 +251,7 @@ class DataParquet:
     def _selected(self, table: pa.Table | None, first: int, n_rows: int, live: NDArray[np.bool_] | None) -> pa.Table:
         """Return rows in the logical schema; `live`: which of the file's from `first` on they are, None for all."""
         if table is not None and self.view.as_is and table.num_columns == len(self.schema):
-            if table.schema.names != self.columns.names:  # releases of pyarrow differ in whose order they give
+            if names_of(table.schema) != self.columns.names:  # releases of pyarrow differ in whose order they give
                 table = table.select(self.columns.names)
             return table.replace_schema_metadata(None) if self.view.has_metadata else table
         row_id = self._selection.row_id

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from pyloader_delta.arrays import is_storable
 from pyloader_delta.delta.match import Match
 from pyloader_delta.delta.selection import Selection
+from pyloader_delta.schemas import BySchema
 
 
 class Partitioned(Protocol):
@@ -72,6 +73,13 @@ class View:
     def is_like(self, other: View) -> bool:
         """Return whether one of them was made of the other."""
         return self.columns is other.columns
+
+
+@BySchema
+def names_of(schema: pa.Schema) -> list[str]:
+    """Return the names of the columns of what was read, in order."""
+    names: list[str] = schema.names
+    return names
 
 
 def _starts(metadata: pq.FileMetaData) -> list[int]:

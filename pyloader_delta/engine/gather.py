@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from pyloader_delta.arrays import OFFSET_LIMIT
 from pyloader_delta.columns import column_kind, joined, numbers, shaped
 from pyloader_delta.engine.leases import Lease, lent
+from pyloader_delta.engine.opening import Gathered, merged_fields
 from pyloader_delta.engine.pack import Tray
 from pyloader_delta.engine.rows import Picked, taken, values_of
 from pyloader_delta.engine.shared import over
 from pyloader_delta.engine.slabs import aligned, put
 from pyloader_delta.engine.tasks import Segment
 from pyloader_delta.engine.wide import as_bytes, is_bytes
-from pyloader_delta.engine.window import Gathered, Where, WindowBlocks, merged_fields
+from pyloader_delta.engine.window import Where, WindowBlocks
 from pyloader_delta.values import Columns
 
 
@@ -144,7 +145,7 @@ def _plan(windows: Sequence[WindowBlocks], plans: Sequence[Gathered], names: Seq
     everything = tuple(dict.fromkeys((*names, *there)))
     fields = [there.get(name) or pa.field(name, pa.null()) for name in everything]
     dtypes = [_dtype(windows, name) for name in everything]
-    return Gathered(everything, fields, dtypes, pa.schema(fields), [None] * len(everything))
+    return Gathered(everything, fields, dtypes, pa.schema(fields))
 
 
 def _same(one: Sequence[np.dtype[Any] | None], other: Sequence[np.dtype[Any] | None]) -> bool:

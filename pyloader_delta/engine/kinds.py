@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from pyloader_delta.columns import KIND
 from pyloader_delta.errors import ContractError
+from pyloader_delta.schemas import BySchema
 
 Types = tuple[tuple[str, str], ...]
 """(column, its type), the type "null" where a file has nothing but nulls in it."""
@@ -15,29 +16,17 @@ FileTypes = tuple[tuple[str, Types], ...]
 """(path, its types) of some files in order, without those that are like the one before them."""
 
 
+@BySchema
 def types_of(schema: pa.Schema) -> Types:
     """Return the columns of blocks, and how they are kept where that is more than an Arrow type."""
     return tuple((f.name, (f.metadata or {}).get(KIND, str(f.type).encode()).decode()) for f in schema if f.name)
 
 
-class TypesOf:
-    """`types_of` of one schema after another: those of a table are alike."""
-
-    def __init__(self) -> None:
-        self._last: tuple[pa.Schema, Types] = (pa.schema([]), ())
-
-    def __call__(self, schema: pa.Schema) -> Types:
-        """Return what `types_of` does."""
-        if not schema.equals(self._last[0], check_metadata=True):
-            self._last = schema, types_of(schema)
-        return self._last[1]
-
-
-def file_types(schemas: Sequence[tuple[str, pa.Schema]], known: TypesOf) -> FileTypes:
+def file_types(schemas: Sequence[tuple[str, pa.Schema]]) -> FileTypes:
     """Return the types of blocks, given by their schemas with the paths that they come from."""
     found: list[tuple[str, Types]] = []
     for path, schema in schemas:
-        types = known(schema)
+        types = types_of(schema)
         if not found or found[-1][1] != types:
             found.append((path, types))
     return tuple(found)

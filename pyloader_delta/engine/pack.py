@@ -218,6 +218,9 @@ _LARGE = 1 << 16
 _REFERENCES = 3  # to a lent array that nobody has kept: the tray's, that of what is packed, and the count's own
 
 
+_ADDRESS_BITS = 48  # no memory is larger
+
+
 class _Plan:
     """Places for the arrays of a run, one after the other."""
 
@@ -228,9 +231,7 @@ class _Plan:
         self.copies: list[tuple[NDArray[Any], int, int | None, int]] = []
         self._kept = kept
         self._known: dict[Any, int] = {}
-        self._taken: dict[
-            int, tuple[list[int], list[int]]
-        ] = {}  # memory → where arrays that stay begin and end, sorted
+        self._taken: list[int] = []  # where arrays that stay begin and end, in turn, sorted (see `_claimed`)
 
     def add(self, part: Part) -> None:
         if part.cuts is not None and part.rows is not None:
@@ -294,15 +295,14 @@ class _Plan:
 
     def _claimed(self, memory: int, start: int, size_bytes: int) -> bool:
         """Let an array stay where it lies; False where another one that stays lies there, in whole or in part."""
-        stop = start + size_bytes
-        starts, stops = self._taken.setdefault(memory, ([], []))
-        place = bisect_right(starts, start)
-        if place and stops[place - 1] > start:
+        if not size_bytes:
+            return True
+        begin = (memory << _ADDRESS_BITS) + start
+        end = begin + size_bytes
+        place = bisect_right(self._taken, begin)
+        if place % 2 or (place < len(self._taken) and self._taken[place] < end):
             return False
-        if place < len(starts) and starts[place] < stop:
-            return False
-        starts.insert(place, start)
-        stops.insert(place, stop)
+        self._taken[place:place] = begin, end
         return True
 
     def _layout(self, spec: Spec, places: tuple[Place, ...]) -> int:
@@ -335,6 +335,13 @@ def _arrays(
     """Yield the arrays of some batches of one layout."""
     if not places:
         yield from repeat((), len(steps))
+        return
+    if len(steps) == 1 and all(place[5] is None for place in places):
+        yield tuple(
+            np.ndarray(shape, dtype, memories[at], offset + (0 if at else start) + steps[0] * step)
+            for dtype, shape, offset, step, at, _ in places
+        )
+        return
     neighbours = steps[-1] - steps[0] == len(steps) - 1
     found: list[Iterable[NDArray[Any]]] = []
     for dtype, shape, offset, step, at, cuts in places:

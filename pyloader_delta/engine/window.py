@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -12,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pyloader_delta.columns import FILES, column_kind, opened
+from pyloader_delta.columns import FILES, column_kind
+from pyloader_delta.engine.opening import Described, Gathered, Opening, merged_fields, opening
 from pyloader_delta.engine.region import Layout
 from pyloader_delta.engine.rows import Rows
-from pyloader_delta.engine.shared import over
 from pyloader_delta.engine.tasks import Segment
 from pyloader_delta.engine.wide import as_bytes
 from pyloader_delta.permute import permuted, places
@@ -51,57 +50,65 @@ class WindowBlocks:
         """Names of columns that hold all rows in delivery order."""
         self.files = [pair for block in blocks for pair in _named(block)]
         """(path, rows) of the files that the rows come from, in order."""
-        fields = {f.name: f for f in layout.fields} if layout is not None else {}
-        self._pieces = {name: ([region[name]], [fields[name]]) for name in mixed} if region else {}
-        columns = [_opened(block, own, memories) for block in blocks]
-        if len(columns) == 1:
-            self._pieces |= {name: ([piece], [field]) for name, (field, piece) in columns[0].items()}
-        else:
-            order = key if layout is not None and layout.is_in_order else None
-            for name in dict.fromkeys(name for found in columns for name in found):
-                self._pieces[name] = _pieces(columns, name, self.starts, region or {}, fields, order)
-        self.fields = _window_fields(columns, fields, self._pieces)
-        self._by_name = {field.name: field for field in self.fields}
-        self.dtypes = {name: _dtype(*column) for name, column in self._pieces.items()}
-        """Of each column that is one array, or several alike; None for others."""
         self.memories = memories
         self.own = own
         """Whether nobody else holds the blocks' memory."""
         self.lendable = own or bool(mixed)
         """Whether there may be columns that nobody else holds: batches can be made on their memory."""
-        self._gathered: dict[tuple[str, ...], Gathered] = {}
+        openings = [opening(block.schema) for block in blocks]
+        columns = [found.columns(block, own, memories) for found, block in zip(openings, blocks, strict=True)]
+        self._whole: dict[str, Any] = {name: region[name] for name in mixed} if region else {}
+        self._pieces: dict[str, tuple[list[Any], list[pa.Field]]] = {}  # columns that are not one piece
+        if len(blocks) == 1:
+            self._whole |= zip(openings[0].names, columns[0], strict=True)
+        else:
+            self._pieces = _pieces(openings, columns, self.starts, layout, region or {}, key)
+        alone = len(blocks) == 1 and layout is None
+        self._described = openings[0].described(columns[0]) if alone else self._mixture(openings, layout)
+        self.fields = self._described.fields
+        self.dtypes: dict[str, np.dtype[Any] | None] = self._described.dtypes
+        self._arrays: tuple[Gathered, list[NDArray[Any] | None]] | None = None
         self._rows: dict[str, Rows | None] = {}
         self._order: tuple[Any, NDArray[np.int64]] | None = None
 
-    def gathered(self, names: tuple[str, ...]) -> Gathered:
-        """Return what columns are when they are gathered from this window alone: `names` first, then what else it has.
+    def _mixture(self, openings: Sequence[Opening], layout: Layout | None) -> Described:
+        """Return what columns of several blocks are, or of a region: in the reader's order, first those of the region.
 
-        Names that the window does not have are columns of nulls.
+        Those that were asked of the region and are in blocks keep their place.
         """
-        found = self._gathered.get(names)
-        if found is None:
-            everything = tuple(dict.fromkeys((*names, *self._by_name)))
-            schema = pa.schema([self.field(name) for name in everything])
-            dtypes = [self.dtypes.get(name) for name in everything]
-            found = Gathered(everything, list(schema), dtypes, schema, [self._one_array(name) for name in everything])
-            self._gathered[names] = found
-        return found
+        there = {f.name: f for f in merged_fields([found.fields for found in openings])}
+        asked = {} if layout is None else {f.name: f for f in layout.fields}
+        known = [there.get(n, f) for n, f in asked.items() if n in self._whole or n in self._pieces]
+        fields = known + [f for name, f in there.items() if name not in asked]
+        whole = self._whole
+        return Described(
+            fields, [_dtype([whole[f.name]], [f]) if f.name in whole else _dtype(*self._pieces[f.name]) for f in fields]
+        )
+
+    def gathered(self, names: tuple[str, ...]) -> Gathered:
+        """As `Described.gathered` of the window's columns."""
+        return self._described.gathered(names)
+
+    def arrays(self, plan: Gathered) -> list[NDArray[Any] | None]:
+        """Return each column that is one NumPy array; None for others."""
+        if self._arrays is None or self._arrays[0] is not plan:
+            found = [self._whole.get(name) for name in plan.names]
+            self._arrays = plan, [array if type(array) is np.ndarray else None for array in found]
+        return self._arrays[1]
 
     def column(self, name: str) -> tuple[list[Any], list[pa.Field]]:
         """Return a column and its fields: of the whole window (one piece), or of each block.
 
         A piece is a NumPy view where `columns.opened` gives one, else an Arrow array.
         """
+        if name in self._whole:
+            return [self._whole[name]], [self.field(name)]
         found = self._pieces.get(name)
         if found is None:
             nulls = pa.field(name, pa.null())
             n_blocks = len(self.starts) - 1
             found = [pa.nulls(int(n)) for n in np.diff(self.starts)], [nulls] * n_blocks
         return found
-
-    def _one_array(self, name: str) -> NDArray[Any] | None:
-        found = self._pieces.get(name)
-        return found[0][0] if found is not None and len(found[0]) == 1 and type(found[0][0]) is np.ndarray else None
 
     def rows(self, name: str) -> Rows | None:
         """Return a column for rows to be copied out of it one by one; None where Arrow is to take them."""
@@ -120,7 +127,7 @@ class WindowBlocks:
 
     def field(self, name: str) -> pa.Field:
         """Return the window's field of that name; a null field where no block has it."""
-        return self._by_name.get(name) or pa.field(name, pa.null())
+        return self._described.field(name)
 
     def files_of(self, segment: Segment) -> list[str]:
         """Return the paths of the files that a segment's rows may come from."""
@@ -135,19 +142,6 @@ class WindowBlocks:
 
 
 _SMALL = 1 << 16  # rows: a part of an order costs as much as ten times as many rows of the whole, in steps of NumPy's
-
-
-@dataclass(frozen=True, slots=True)
-class Gathered:
-    """Columns of one window as they are gathered."""
-
-    names: tuple[str, ...]
-    fields: list[pa.Field]
-    dtypes: list[np.dtype[Any] | None]
-    """As `WindowBlocks.dtypes`."""
-    schema: pa.Schema
-    arrays: list[NDArray[Any] | None]
-    """Each column of one window that is one NumPy array; None for others, and of several windows."""
 
 
 class Where:
@@ -188,7 +182,7 @@ class Where:
             else self._in_a_piece(name)
             if array is None
             else array[self._places]
-            for name, dtype, array in zip(plan.names, plan.dtypes, plan.arrays, strict=True)
+            for name, dtype, array in zip(plan.names, plan.dtypes, self.window.arrays(plan), strict=True)
         ]
 
     def _in_a_piece(self, name: str) -> NDArray[Any] | None:
@@ -247,67 +241,41 @@ def _by_block(
     return chosen, place
 
 
-def merged_fields(schemas: Iterable[Iterable[pa.Field]]) -> list[pa.Field]:
-    """Return one field a column of any schema, of the first one where it is not all null.
-
-    That a file lacks a column is no error here: `kinds` decides in the order of delivery.
-    """
-    fields: dict[str, pa.Field] = {}
-    for schema in schemas:
-        for field in schema:
-            if only_rows(field):
-                continue
-            known = fields.get(field.name)
-            if known is None or (pa.types.is_null(known.type) and not pa.types.is_null(field.type)):
-                fields[field.name] = field
-    return list(fields.values())
-
-
-def only_rows(field: pa.Field) -> bool:
-    """Return whether a field is no column, but stands for a number of rows without any."""
-    return not field.name and column_kind(field) == {"kind": "rows"}
-
-
 def _named(block: pa.RecordBatch) -> list[tuple[str, int]]:
     text = (block.schema.metadata or {}).get(FILES)
     return json.loads(text) if text else []
 
 
-def _window_fields(
-    columns: Sequence[dict[str, tuple[pa.Field, Any]]],
-    fields: dict[str, pa.Field],
-    pieces: dict[str, Any],
-) -> list[pa.Field]:
-    """Return the window's fields in the reader's order: those of its region first asked, then those of the blocks."""
-    found = {f.name: f for f in merged_fields([field for field, _ in block.values()] for block in columns)}
-    if not fields:
-        return list(found.values())
-    known = [found.get(name, field) for name, field in fields.items() if name in pieces]
-    return known + [field for name, field in found.items() if name not in fields]
-
-
 def _pieces(
-    columns: Sequence[dict[str, tuple[pa.Field, Any]]],
-    name: str,
+    openings: Sequence[Opening],
+    columns: Sequence[Sequence[Any]],
     starts: NDArray[np.int64],
+    layout: Layout | None,
     region: dict[str, NDArray[Any]],
-    fields: dict[str, pa.Field],
-    order: tuple[int | str, ...] | None,
-) -> tuple[list[Any], list[pa.Field]]:
-    """Return a column of each block, of the region where the block's rows were placed there."""
-    pieces, found = [], []
-    for number, block in enumerate(columns):
-        if name in block:
-            field, piece = block[name]
+    key: tuple[int | str, ...] | None,
+) -> dict[str, tuple[list[Any], list[pa.Field]]]:
+    """Return each column of several blocks, of the region where a block's rows were placed there."""
+    asked = {} if layout is None else {f.name: f for f in layout.fields}
+    order = key if layout is not None and layout.is_in_order else None
+    blocks = [
+        {f.name: (f, piece) for f, piece in zip(found.fields, pieces, strict=True)}
+        for found, pieces in zip(openings, columns, strict=True)
+    ]
+    made: dict[str, tuple[list[Any], list[pa.Field]]] = {}
+    for name in dict.fromkeys(name for block in blocks for name in block):
+        pieces, fields = made[name] = [], []
+        for number, block in enumerate(blocks):
+            start, stop = starts[number : number + 2].tolist()
+            if name in block:
+                field, piece = block[name]
+            elif name in region:
+                field = asked[name]
+                piece = as_bytes(_placed(region[name], start, stop, order), field)
+            else:
+                field, piece = pa.field(name, pa.null()), pa.nulls(stop - start)
             pieces.append(piece)
-        elif name in region:
-            field = fields[name]
-            pieces.append(as_bytes(_placed(region[name], int(starts[number]), int(starts[number + 1]), order), field))
-        else:
-            field = pa.field(name, pa.null())
-            pieces.append(pa.nulls(int(starts[number + 1] - starts[number])))
-        found.append(field)
-    return pieces, found
+            fields.append(field)
+    return made
 
 
 def _placed(whole: NDArray[Any], start: int, stop: int, order: tuple[int | str, ...] | None) -> NDArray[Any]:
@@ -315,22 +283,6 @@ def _placed(whole: NDArray[Any], start: int, stop: int, order: tuple[int | str, 
     if order is None:
         return whole[start:stop]
     found: NDArray[Any] = whole.take(places(len(whole), order, start, stop))
-    return found
-
-
-def _opened(block: pa.RecordBatch, own: bool, memories: Sequence[NDArray[np.uint8]]) -> dict[str, tuple[pa.Field, Any]]:
-    """Return the columns of a block opened; numbers may be written to if nobody else holds them."""
-    found = {}
-    for field, array in zip(block.schema, block.columns, strict=True):
-        if only_rows(field):
-            continue
-        piece = opened(array, field)
-        if own and type(piece) is np.ndarray:
-            if getattr(piece.base, "is_mutable", False):  # no mapped file
-                piece.flags.writeable = True
-            elif (there := over(piece, memories)) is not None:
-                piece = there
-        found[field.name] = (field, piece)
     return found
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pyloader_delta.engine.blocks import Blocks, compacted, named_blocks
 from pyloader_delta.engine.gather import gather
-from pyloader_delta.engine.kinds import TypesOf, file_types
+from pyloader_delta.engine.kinds import file_types
 from pyloader_delta.engine.leases import Lease
 from pyloader_delta.engine.notes import Notes
 from pyloader_delta.engine.numbered import numbered, taken_off
@@ -98,7 +98,6 @@ class Workshop:
     def __init__(self, stages: StagesLike) -> None:
         self._stages = stages
         self._opened = self._large = False
-        self._types = TypesOf()
         self.scratch = Scratch()
 
     def read(self, task: ReadTask, region: tuple[Layout, dict[str, NDArray[Any]]] | None = None) -> Blocks:
@@ -119,7 +118,7 @@ class Workshop:
             position += len(chunks)
             self._large = self._large or any(chunk.size_bytes > (chunk.n_rows or 1) * _LARGE_ROW for chunk in chunks)
         self._release()
-        made.end(file_types(schemas, self._types))
+        made.end(file_types(schemas))
         return made
 
     def _stood_in(self, candidates: Sequence[Chunk], chunk: Chunk) -> list[pa.RecordBatch]:

@@ -16,6 +16,7 @@ from pyloader_delta.read.base import Samples, samples
 from pyloader_delta.read.exact import binary, exact_array
 from pyloader_delta.read.frames import frame_columns, is_pandas
 from pyloader_delta.read.storable import storable
+from pyloader_delta.schemas import BySchema
 
 
 def to_batches(value: Any, *, exact: bool, place: str) -> list[pa.RecordBatch]:
@@ -85,6 +86,8 @@ def _ours(table: Any, place: str) -> Any:
 
     It has no metadata of ours: a file that carried it could have its values unpickled.
     """
+    if _is_plain(table.schema):
+        return table
     names = table.schema.names
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -92,11 +95,17 @@ def _ours(table: Any, place: str) -> Any:
     if any(field.metadata and KIND in field.metadata for field in table.schema):
         fields = [field.remove_metadata() for field in table.schema]
         table = type(table).from_arrays(table.columns, schema=pa.schema(fields))
-    if not any(_is_odd(field.type) for field in table.schema):
-        return table
     columns = [storable(column, name, place) for name, column in zip(names, table.columns, strict=True)]
     fields = [field.with_type(column.type) for field, column in zip(table.schema, columns, strict=True)]
     return type(table).from_arrays(columns, schema=pa.schema(fields))
+
+
+@BySchema
+def _is_plain(schema: pa.Schema) -> bool:
+    """Return whether columns can be told apart and picked rows from, and have no metadata of ours."""
+    return len(set(schema.names)) == len(schema) and not any(
+        _is_odd(field.type) or (field.metadata and KIND in field.metadata) for field in schema
+    )
 
 
 def _is_odd(kind: pa.DataType) -> bool:

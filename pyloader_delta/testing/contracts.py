@@ -15,7 +15,7 @@ from pyloader_delta.collate.numpy import NumpyDataCollator
 from pyloader_delta.encode.base import Dataset
 from pyloader_delta.encode.inputs import Inputs
 from pyloader_delta.engine.gather import gather
-from pyloader_delta.engine.kinds import Kinds, TypesOf, file_types
+from pyloader_delta.engine.kinds import Kinds, file_types
 from pyloader_delta.engine.tasks import Segment
 from pyloader_delta.engine.tree import private_copy, put_together, take_apart
 from pyloader_delta.engine.window import WindowBlocks
@@ -65,7 +65,7 @@ def check_reader(reader: DataReader[Any], root_dir: str, *, max_chunks: int | No
         for chunk in chunks:
             found.append(_read(reader, chunk))
             blocks = to_batches(reader.read_chunk(chunk), exact=True, place=f"{name} of {chunk.path}")
-            error = kinds.add(file_types([(chunk.path, block.schema) for block in blocks if block.num_rows], TypesOf()))
+            error = kinds.add(file_types([(chunk.path, block.schema) for block in blocks if block.num_rows]))
             if error is not None:
                 raise error
             if chunk.n_rows is not None and found[-1][1] != chunk.n_rows:
