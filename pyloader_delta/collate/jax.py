@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pyloader_delta.collate.base import T_co
 from pyloader_delta.collate.nested import map_arrays
 from pyloader_delta.collate.numpy import NumpyDataCollator
-from pyloader_delta.collate.rows import Kinds, arrays_of, finished
+from pyloader_delta.collate.rows import Kinds, arrays_of, finished, is_number
 from pyloader_delta.errors import ConfigError, ValueTypeError
 from pyloader_delta.ragged import RaggedBatch, texts
 
@@ -31,7 +31,7 @@ class JaxDataCollator(NumpyDataCollator[T_co]):
         """
         arrays = super().collate_batch(features)
         for name, array in arrays_of(arrays):
-            if array.dtype.kind not in "biufc" or array.dtype.itemsize > 16 or array.dtype == np.longdouble:
+            if not is_number(array.dtype):
                 raise ValueTypeError(
                     f"{name!r} has dtype {array.dtype}, which JAX cannot hold: turn it into numbers in batch_encode, "
                     "leave it out there, or use NumpyDataCollator"

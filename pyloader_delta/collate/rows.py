@@ -57,6 +57,11 @@ def arrays_of(entries: dict[str, Any]) -> Iterator[tuple[str, NDArray[Any]]]:
             yield name, entry
 
 
+def is_number(dtype: np.dtype[Any]) -> bool:
+    """Return whether torch and JAX have a number like it: a text, a time, a long double is none."""
+    return dtype.char in "?bBhHiIlLqQefdFD"
+
+
 _ROWS = (RaggedBatch, ListedBatch)
 
 

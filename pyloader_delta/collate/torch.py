@@ -5,13 +5,12 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from pyloader_delta.collate.base import T_co
 from pyloader_delta.collate.nested import map_arrays, on_device
 from pyloader_delta.collate.numpy import NumpyDataCollator
-from pyloader_delta.collate.rows import Kinds, arrays_of, finished
+from pyloader_delta.collate.rows import Kinds, arrays_of, finished, is_number
 from pyloader_delta.errors import ValueTypeError
 from pyloader_delta.ragged import RaggedBatch, bounds_of, texts
 
@@ -47,7 +46,7 @@ class TorchDataCollator(NumpyDataCollator[T_co]):
         """
         arrays = super().collate_batch(features)
         for name, array in arrays_of(arrays):
-            if array.dtype.kind not in "biufc" or array.dtype.itemsize > 16 or array.dtype == np.longdouble:
+            if not is_number(array.dtype):
                 raise ValueTypeError(
                     f"{name!r} has dtype {array.dtype}, which torch cannot hold: turn it into numbers in batch_encode, "
                     "leave it out there, or use NumpyDataCollator"

@@ -195,8 +195,7 @@ class Tray:
         for start, size, number in self._ranges:
             if address(array) - start >= 0 and address(array) - start + array.nbytes <= size:
                 return number, address(array) - start
-        step = 0 if rows is None else _nbytes(array.dtype, (rows, *array.shape[1:]))
-        if step % ALIGNMENT:
+        if rows is not None and array.nbytes // len(array) * rows % ALIGNMENT:
             return None
         if self._holds(array):
             offset = address(array) - self._address
@@ -244,9 +243,10 @@ class _Plan:
             start = 0
         places: list[Place] = []
         for array, kept in zip(part.arrays, stays, strict=True):
-            shape = array.shape if rows is None else (rows, *array.shape[1:])
-            nbytes = _nbytes(array.dtype, shape)
-            step = 0 if rows is None else (nbytes if kept is not None else aligned(nbytes))
+            shape, step = array.shape, 0
+            if rows is not None:
+                shape, step = (rows, *shape[1:]), array.nbytes // len(array) * rows
+                step = step if kept is not None else aligned(step)
             memory, offset = (0, self.end) if kept is None else kept
             if kept is None:
                 self.copies.append((array, offset, rows, step))
