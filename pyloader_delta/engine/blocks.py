@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pyloader_delta.columns import FILES, KIND
+from pyloader_delta.columns import FILES, KIND, rows_alone
 from pyloader_delta.engine.kinds import FileTypes
 from pyloader_delta.engine.region import Layout, learn, learn_more, place
 from pyloader_delta.engine.tasks import ReadTask
@@ -45,6 +45,7 @@ class Blocks:
         """The whole window opened, on its first blocks: opened once, and gone with them."""
         self._task, self._region = task, region
         self._n_placed = 0  # rows
+        self._alone: list[list[Any]] = []  # [path, rows] of which all columns were placed, and no block was made yet
         self._places: NDArray[np.int64] | None = None  # of all rows in the order of delivery
         if region is not None and region[0].is_in_order:
             n_rows = sum(chunk.n_rows or 0 for chunk in task.chunks)
@@ -70,11 +71,24 @@ class Blocks:
                 self.placed &= placed
                 self.placed_bytes += n_rows * sum(arrays[name].itemsize for name in placed)
                 self._n_placed += n_rows
-        self.batches += compacted(batches) if chunks[0].is_part else batches
+        if n_rows and not any(batch.num_columns for batch in batches):
+            self._alone += [[chunk.path, n] for chunk, n in zip(chunks, self.rows[-len(chunks) :], strict=True)]
+            return
+        self._flush()
+        named = named_blocks([batch if batch.num_columns else rows_alone(batch.num_rows) for batch in batches], chunks)
+        self.batches += compacted(named) if chunks[0].is_part else named
+
+    def _flush(self) -> None:
+        """Make a block of rows of which no column is left."""
+        if self._alone:
+            n_rows = sum(n for _, n in self._alone)
+            self.batches.append(rows_alone(n_rows, {FILES: json.dumps(self._alone)}))
+            self._alone = []
 
     def end(self, types: FileTypes) -> None:
         """Join what can be joined, and note what a region of such blocks would hold; nothing is added any more."""
         self.types = types
+        self._flush()
         if not self._task.chunks[0].is_part or _nbytes(self.batches) <= _JOINED_BYTES:
             self.batches = compacted(self.batches)
         if self._region is not None and self.placed is not None:

@@ -70,11 +70,21 @@ class Opening:
         self.fields = [field for _, field in fields if not only_rows(field)]
         """The columns."""
         self.names = [field.name for field in self.fields]
+        self.kinds = {field.name: column_kind(field) for field in self.fields}
+        """What the values of each stand for (see `column_kind`)."""
         self._dtypes = [opened_dtype(field) for field in self.fields]
         self._described = Described(self.fields, self._dtypes)
 
-    def columns(self, block: pa.RecordBatch, own: bool, memories: Sequence[NDArray[np.uint8]]) -> list[Any]:
-        """Return the columns of a block opened; numbers may be written to if nobody else holds them."""
+    def columns(
+        self, block: pa.RecordBatch, own: bool = False, memories: Sequence[NDArray[np.uint8]] = ()
+    ) -> list[Any]:
+        """Return the columns of a block opened.
+
+        Args:
+            block: A block of the schema.
+            own: Whether nobody else holds its memory, so that numbers may be written to.
+            memories: Slabs that it lies in, if it does.
+        """
         found = []
         arrays = block.columns
         for place, field, dtype in zip(self._places, self.fields, self._dtypes, strict=True):

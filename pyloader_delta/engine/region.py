@@ -16,13 +16,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pyloader_delta.columns import KIND, column_kind, opened
+from pyloader_delta.columns import column_kind
+from pyloader_delta.engine.opening import opening
 from pyloader_delta.engine.slabs import aligned, put
 from pyloader_delta.engine.wide import fixed, is_wide, width_of
 from pyloader_delta.permute import permuted
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Layout:
     """The columns of a window in a slab."""
 
@@ -30,6 +31,11 @@ class Layout:
     """All columns of the blocks, in order."""
     numbers: tuple[tuple[str, np.dtype[Any]], ...]
     """Columns that were numbers without nulls, rows of arrays, or bytes of one width, where this was learned."""
+
+    @functools.cached_property
+    def kinds(self) -> dict[str, dict[str, Any] | None]:
+        """What the values of each column of the blocks stand for (see `columns.column_kind`)."""
+        return {field.name: column_kind(field) for field in self.fields}
 
     @property
     def is_in_order(self) -> bool:
@@ -74,14 +80,14 @@ def learn(batches: list[pa.RecordBatch]) -> bytes | None:
     if not batches:
         return None
     first = batches[0].replace_schema_metadata(None)
-    dtypes = [(f.name, _dtype(array)) for f, array in _opened(first)]
+    dtypes = [(name, _dtype(array)) for name, array in _opened(first)]
     numbers = tuple((name, dtype) for name, dtype in dtypes if dtype is not None)
     return pickle.dumps(Layout(tuple(first.schema), numbers)) if numbers else None
 
 
 def learn_more(layout: Layout, left: list[pa.RecordBatch]) -> bytes | None:
     """Return a layout, pickled, with columns of one width that were not placed; None where there are none."""
-    wide = [(f.name, width_of(array)) for f, array in _opened(left[0])] if left else []
+    wide = [(name, width_of(array)) for name, array in _opened(left[0])] if left else []
     names = {f.name for f in layout.fields} - {name for name, _ in layout.numbers}
     more = tuple((name, dtype) for name, dtype in wide if dtype is not None and name in names)
     return pickle.dumps(Layout(layout.fields, layout.numbers + more)) if more else None
@@ -111,7 +117,7 @@ def place(
     first_row: int,
     to: NDArray[np.int64] | None,
 ) -> tuple[list[pa.RecordBatch], frozenset[str]]:
-    """Copy the columns of numbers to their rows; return the blocks without them, and their names.
+    """Copy the columns of numbers to their rows; return the blocks without them, perhaps without any, and their names.
 
     A column that has nulls, another type or another width in any of the blocks stays in them.
 
@@ -122,16 +128,16 @@ def place(
         first_row: Number in the window of the blocks' first row.
         to: Each row's place in the order of delivery, shape (rows of the blocks,); None: as they come.
     """
-    kinds = {f.name: column_kind(f) for f in layout.fields}
     found: dict[str, list[NDArray[Any]]] = {name: [] for name, _ in layout.numbers}
     for batch in batches:
-        for f, column in _opened(batch):
-            if f.name not in arrays or column_kind(f) != kinds[f.name]:
+        kinds = opening(batch.schema).kinds
+        for name, column in _opened(batch):
+            if name not in arrays or kinds[name] != layout.kinds[name]:
                 continue
-            dtype = arrays[f.name].dtype
+            dtype = arrays[name].dtype
             array = fixed(column, dtype) if isinstance(column, pa.Array) and is_wide(dtype) else column
             if isinstance(array, np.ndarray) and array.dtype == dtype:
-                found[f.name].append(array)
+                found[name].append(array)
     placed = frozenset(name for name, parts in found.items() if len(parts) == len(batches))
     for name in placed:
         whole, row = arrays[name], 0
@@ -176,8 +182,10 @@ def mix(
         before.take(order, out=column, mode="clip")  # the order is in bounds; checking it would take half as long again
 
 
-def _opened(batch: pa.RecordBatch) -> Iterable[tuple[pa.Field, Any]]:
-    return [(f, opened(column, f)) for f, column in zip(batch.schema, batch.columns, strict=True)]
+def _opened(batch: pa.RecordBatch) -> Iterable[tuple[str, Any]]:
+    """Return the columns of a block opened, by name."""
+    known = opening(batch.schema)
+    return zip(known.names, known.columns(batch), strict=True)
 
 
 def _dtype(array: Any) -> np.dtype[Any] | None:
@@ -186,16 +194,12 @@ def _dtype(array: Any) -> np.dtype[Any] | None:
 
 def _with_nulls(batch: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
     """Return a block with a null column for each that the layout has and it lacks: nothing was placed for it."""
-    for name in {name for name, _ in layout.numbers}.difference(batch.schema.names):
+    there = opening(batch.schema).kinds
+    for name in [name for name, _ in layout.numbers if name not in there]:
         batch = batch.append_column(pa.field(name, pa.null()), pa.nulls(batch.num_rows))
     return batch
 
 
 def _without(batch: pa.RecordBatch, names: frozenset[str]) -> pa.RecordBatch:
-    """Return a block without some columns; a column of no width keeps its rows where none is left."""
-    left = [name for name in batch.schema.names if name not in names]
-    if left:
-        return batch.select(left)
-    rows = pa.field("", pa.null(), metadata={KIND: b'{"kind":"rows"}'})
-    schema = pa.schema([rows], metadata=batch.schema.metadata)
-    return pa.record_batch([pa.nulls(batch.num_rows)], schema=schema)
+    """Return a block without some columns."""
+    return batch.select([name for name in batch.schema.names if name not in names])

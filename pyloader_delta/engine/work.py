@@ -113,7 +113,7 @@ class Workshop:
             if self._stages.numbered:
                 codes = self._stages.row_numbers(chunks[0], sum(batch.num_rows for batch in batches))
                 batches = numbered(batches, position, codes, filler=task.instead is not None)
-            made.add(named_blocks(batches, chunks), chunks)
+            made.add(batches, chunks)
             del batches  # of those that were placed, the next read uses the memory again
             position += len(chunks)
             self._large = self._large or any(chunk.size_bytes > (chunk.n_rows or 1) * _LARGE_ROW for chunk in chunks)

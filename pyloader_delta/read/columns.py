@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pyloader_delta.columns import KIND, as_python, column_kind, numbers, numpy_kind, opened, shaped
+from pyloader_delta.columns import KIND, as_python, column_kind, numbers, numpy_kind, opened, rows_alone, shaped
 from pyloader_delta.errors import ContractError
 from pyloader_delta.read.base import Samples, samples
 from pyloader_delta.read.exact import binary, exact_array
@@ -119,7 +119,7 @@ _PLAIN = {pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.nul
 def _table_batches(table: pa.Table, place: str) -> list[pa.RecordBatch]:
     table = _ours(table, place)
     if table.num_columns == 0:
-        return [_without_columns(table.num_rows)] if table.num_rows else []
+        return [rows_alone(table.num_rows)] if table.num_rows else []
     batches: list[pa.RecordBatch] = table.to_batches()
     if len(batches) < 2:
         return batches
@@ -128,15 +128,9 @@ def _table_batches(table: pa.Table, place: str) -> list[pa.RecordBatch]:
     return batches
 
 
-def _without_columns(n_rows: int) -> pa.RecordBatch:
-    """Return rows without columns; Arrow counts rows by columns, so one of no width stands for them."""
-    field = pa.field("", pa.null(), metadata={KIND: b'{"kind":"rows"}'})
-    return pa.record_batch([pa.nulls(n_rows)], schema=pa.schema([field]))
-
-
 def _dict_batches(columns: Mapping[str, Any], n_rows: int, *, exact: bool, place: str) -> list[pa.RecordBatch]:
     if not columns:
-        return [_without_columns(n_rows)] if n_rows else []
+        return [rows_alone(n_rows)] if n_rows else []
     fields, arrays = [], []
     for name, values in columns.items():
         field, array = _column(name, values, exact=exact, place=place)

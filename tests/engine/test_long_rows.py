@@ -1,14 +1,20 @@
 """Shuffled windows of images, texts and lists: rows stay whole, whatever way a column is copied."""
 
+import json
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from pyloader_delta import DataLoader, Dataset, DeltaDataReader, FieldSpec, NumpyDataCollator
-from pyloader_delta.columns import column_kind
+from pyloader_delta.columns import FILES, column_kind
+from pyloader_delta.engine.blocks import Blocks
 from pyloader_delta.engine.region import Layout, learn, learn_more, load_layout, place, wide_names, without
 from pyloader_delta.engine.rows import Rows, taken
+from pyloader_delta.engine.tasks import ReadTask
 from pyloader_delta.engine.wide import as_bytes, fixed, width_of
+from pyloader_delta.engine.window import WindowBlocks
+from pyloader_delta.values import Chunk
 
 ROWS = 3000  # a file
 EXECUTORS = [(0, "auto"), (2, "thread"), (2, "process")]
@@ -278,3 +284,32 @@ def test_wide_rows_and_what_is_beside_them_are_placed_where_they_are_delivered()
         image(0),
     ]
     assert [block.num_rows for block in left] == [3, 1]
+
+
+@pytest.mark.parametrize("odd", [None, 0, 1, 2, 3])
+def test_parts_that_were_placed_whole_are_one_block_which_says_of_which_files_they_are(odd):
+    """A part whose images have another width keeps them, in a block of its own, between those before and after it."""
+    wide = [image(i) for i in range(20)]
+    if odd is not None:
+        wide[5 * odd] += b"!"
+    rows = pa.record_batch({"id": range(20), "image": pa.array(wide, pa.binary())})
+    parts = [Chunk(f"file {i // 2}", 1, range(5 * i, 5 * i + 5), 0, range(20)) for i in range(4)]
+    layout = load_layout(learn([pa.record_batch({"id": [0], "image": [image(0)]})]))
+    arrays = layout.arrays(np.zeros(layout.size_bytes(20), np.uint8), 20)
+    key = ("rows", 3)
+    made = Blocks(ReadTask(0, 0, 0, range(4), tuple(parts), 1, 20, 0, key), (layout, arrays))
+    for i, part in enumerate(parts):
+        made.add([rows.slice(5 * i, 5)], [part])
+    made.end(())
+    assert made.rows == [5, 5, 5, 5]
+    assert made.placed == ({"id", "image"} if odd is None else {"id"})
+    files = [pair for block in made.batches for pair in json.loads(block.schema.metadata[FILES])]
+    assert files == [[f"file {i // 2}", 5] for i in range(4)]
+    assert [block.num_rows for block in made.batches] == {
+        None: [20], 0: [5, 15], 1: [5, 5, 10], 2: [10, 5, 5], 3: [15, 5],
+    }[odd]  # fmt: skip
+    window = WindowBlocks(made.batches, layout=layout, region=arrays, mixed=made.placed, key=key)
+    found = window.column("image")[0]
+    there = found[0].tobytes() if odd is None else [v for piece in found for v in piece.to_pylist()]
+    order = [wide[int(i)] for i in arrays["id"]]
+    assert there == (b"".join(order) if odd is None else wide)
