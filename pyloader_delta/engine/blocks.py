@@ -58,6 +58,7 @@ class Blocks:
 
     def add(self, batches: list[pa.RecordBatch], chunks: Sequence[Chunk]) -> None:
         """Take in the rows of some chunks, and place what is possible."""
+        batches = [batch for batch in batches if batch.num_rows]  # what has no rows says nothing of the types of others
         n_rows = sum(batch.num_rows for batch in batches)
         planned = [chunk.n_rows or 0 for chunk in chunks]
         self.rows += [n_rows] if len(chunks) == 1 else planned
