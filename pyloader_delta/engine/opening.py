@@ -39,7 +39,7 @@ class Described:
     def __init__(self, fields: Sequence[pa.Field], dtypes: Sequence[np.dtype[Any] | None]) -> None:
         self.fields = list(fields)
         self.by_name = {field.name: field for field in fields}
-        self.dtypes: dict[str, np.dtype[Any] | None] = dict(zip(self.by_name, dtypes, strict=True))
+        self.dtypes = {field.name: dtype for field, dtype in zip(fields, dtypes, strict=True)}
         self._gathered: tuple[tuple[str, ...], Gathered] | None = None
 
     def field(self, name: str) -> pa.Field:
