@@ -19,7 +19,7 @@ from pyloader_delta.delta.selection import Selection
 from pyloader_delta.delta.store import Store, StoreFile, expecting
 from pyloader_delta.delta.stores.ranges import column_spans
 from pyloader_delta.delta.vectors import deleted_rows
-from pyloader_delta.delta.view import View, names_of
+from pyloader_delta.delta.view import View
 from pyloader_delta.errors import LoaderError, ReadError
 from pyloader_delta.values import DeletionVector, named
 from pyloader_delta.words import many
@@ -251,8 +251,6 @@ class DataParquet:
     def _selected(self, table: pa.Table | None, first: int, n_rows: int, live: NDArray[np.bool_] | None) -> pa.Table:
         """Return rows in the logical schema; `live`: which of the file's from `first` on they are, None for all."""
         if table is not None and self.view.as_is and table.num_columns == len(self.schema):
-            if names_of(table.schema) != self.columns.names:  # releases of pyarrow differ in whose order they give
-                table = table.select(self.columns.names)
             return table.replace_schema_metadata(None) if self.view.has_metadata else table
         row_id = self._selection.row_id
         if row_id is None:
@@ -309,6 +307,8 @@ class Piece:
             self._left_out = file._left_out(self._stored, n_rows, self._left_out)
             names = file.columns.names
             self._stored = self._stored.select(names) if names and self._stored is not None else None
+        elif self._stored is not None:
+            self._stored = file.view.ordered(self._stored)
         self.num_rows = n_rows - len(self._left_out)
         """Number of rows that are left."""
 

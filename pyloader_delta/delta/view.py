@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 from pyloader_delta.arrays import is_storable
 from pyloader_delta.delta.match import Match
 from pyloader_delta.delta.selection import Selection
-from pyloader_delta.schemas import BySchema
 
 
 class Partitioned(Protocol):
@@ -56,9 +55,17 @@ class View:
         """Whether the file's schema has metadata, which is none of the table's."""
         self.is_storable = is_storable(self.stored_schema)
         """Whether Arrow can pick rows of the file: it cannot of texts stored as views, as DataFusion does."""
+        self._keeps_order: bool | None = None
         alike = pa.schema(self.columns.stored.values()).equals(selection.schema, check_metadata=True)
         self.as_is = alike and row_id is None
         """Whether what pyarrow reads has the logical table's columns: wrapping each anew would cost 5 % of decoding."""
+
+    def ordered(self, table: pa.Table) -> pa.Table:
+        """Return what was read in the order of the selection: releases of pyarrow differ in whose they give."""
+        names = self.columns.names
+        if self._keeps_order is None:  # one look is enough, also for files like this one
+            self._keeps_order = table.schema.names == names
+        return table if self._keeps_order else table.select(names)
 
     def of_another(self, file: pq.ParquetFile, located: Partitioned) -> View | None:
         """Return the view of another file, if its columns and partition are the same: files of a table are alike."""
@@ -73,13 +80,6 @@ class View:
     def is_like(self, other: View) -> bool:
         """Return whether one of them was made of the other."""
         return self.columns is other.columns
-
-
-@BySchema
-def names_of(schema: pa.Schema) -> list[str]:
-    """Return the names of the columns of what was read, in order."""
-    names: list[str] = schema.names
-    return names
 
 
 def _starts(metadata: pq.FileMetaData) -> list[int]:
