@@ -81,6 +81,8 @@ class Act:
         for number in range(start, N_BATCHES + 1):
             while due and due[0][0] <= number:
                 name = due.pop(0)[1]
+                if name in _KILLS:  # one that waits for a read could end the task that this one ends, done again
+                    self._loaders.traps.clear("kill")
                 {**_FAULTS, **_KILLS}[name](self)
             batch = next(iterator, None)
             if batch is None:

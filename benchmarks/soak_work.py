@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +32,12 @@ class Traps:
         new.write_text(kind)
         new.rename(self.folder / place)
 
-    def clear(self) -> None:
-        """Remove what nobody has met."""
+    def clear(self, kind: str = "") -> None:
+        """Remove what nobody has met, all whose kind begins so."""
         for path in self.folder.iterdir():
-            path.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                if path.read_text().startswith(kind):
+                    path.unlink()
 
     def spring(self, place: str) -> None:
         """Let happen what waits here, if anything does."""
