@@ -38,10 +38,10 @@ def column_kind(field: pa.Field) -> dict[str, Any] | None:
     return found
 
 
-def rows_alone(n_rows: int, metadata: dict[bytes, str] | None = None) -> pa.RecordBatch:
+def rows_alone(n_rows: int) -> pa.RecordBatch:
     """Return rows without columns; Arrow counts rows by columns, so one of no width stands for them."""
     field = pa.field("", pa.null(), metadata={KIND: b'{"kind":"rows"}'})
-    return pa.record_batch([pa.nulls(n_rows)], schema=pa.schema([field], metadata=metadata))
+    return pa.record_batch([pa.nulls(n_rows)], schema=pa.schema([field]))
 
 
 _NUMPY, _ROWS = b"numpy ", ", rows of shape "

@@ -35,8 +35,8 @@ class _Known:
     """A schema that was asked of, without its metadata."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        self.schema = self.latest = schema
-        """The first one, and the latest that was equal: with it the next has its fields in common, often as objects."""
+        self.schema = schema
+        """The latest of equal ones: with it the next has its fields in common, often as objects."""
         self.found: dict[BySchema[Any], Any] = {}
 
 
@@ -48,8 +48,8 @@ def _known(schema: pa.Schema) -> _Known:
     if schema.metadata is not None:
         schema = schema.remove_metadata()
     for known in _all_known:
-        if known.latest.equals(schema, check_metadata=True):
-            known.latest = schema
+        if known.schema.equals(schema, check_metadata=True):
+            known.schema = schema
             return known
     made = _Known(schema)
     _all_known = (made, *_all_known[: _MOST_KNOWN - 1])

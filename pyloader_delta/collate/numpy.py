@@ -48,8 +48,6 @@ class NumpyDataCollator(DataCollator[T_co]):
 
 
 def _entry(values: Any, name: str) -> Any:
-    if type(values) is np.ndarray:
-        return values
     return values.batch() if isinstance(values, (Ragged, Listed)) else as_array(values, name)
 
 

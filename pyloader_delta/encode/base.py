@@ -67,7 +67,7 @@ def checked_features(features: Any, n_rows: int, name: str) -> Mapping[str, Any]
     for column, values in features.items():
         if values is None:
             continue
-        n = len(values) if type(values) is np.ndarray and values.ndim else _length(values)
+        n = _length(values)
         if n is None:
             raise ContractError(
                 f"{name}.batch_encode: {column!r} must be a list or an array with one value a row, "

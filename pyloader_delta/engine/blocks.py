@@ -82,8 +82,7 @@ class Blocks:
     def _flush(self) -> None:
         """Make a block of rows of which no column is left."""
         if self._alone:
-            n_rows = sum(n for _, n in self._alone)
-            self.batches.append(rows_alone(n_rows, {FILES: json.dumps(self._alone)}))
+            self.batches.append(_with_files(rows_alone(sum(n for _, n in self._alone)), self._alone))
             self._alone = []
 
     def end(self, types: FileTypes) -> None:

@@ -6,7 +6,7 @@ import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, repeat
+from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
@@ -195,7 +195,7 @@ class Tray:
         for start, size, number in self._ranges:
             if address(array) - start >= 0 and address(array) - start + array.nbytes <= size:
                 return number, address(array) - start
-        if rows is not None and array.nbytes // len(array) * rows % ALIGNMENT:
+        if rows is not None and _bytes_of(array, rows) % ALIGNMENT:
             return None
         if self._holds(array):
             offset = address(array) - self._address
@@ -245,7 +245,7 @@ class _Plan:
         for array, kept in zip(part.arrays, stays, strict=True):
             shape, step = array.shape, 0
             if rows is not None:
-                shape, step = (rows, *shape[1:]), array.nbytes // len(array) * rows
+                shape, step = (rows, *shape[1:]), _bytes_of(array, rows)
                 step = step if kept is not None else aligned(step)
             memory, offset = (0, self.end) if kept is None else kept
             if kept is None:
@@ -270,7 +270,7 @@ class _Plan:
         for array, bounds in zip(part.arrays, cuts, strict=True):
             if bounds is None:
                 shape = (rows[0], *array.shape[1:])
-                step = aligned(_nbytes(array.dtype, shape))
+                step = aligned(_bytes_of(array, rows[0]))
                 places.append((array.dtype, shape, self.end, step, 0, None))
                 self.copies.append((array, self.end, rows[0], step))
                 self.end += step * len(rows)
@@ -333,28 +333,31 @@ def _arrays(
     places: Sequence[Place], memories: Sequence[NDArray[Any]], start: int, steps: Sequence[int]
 ) -> Iterator[tuple[NDArray[Any], ...]]:
     """Yield the arrays of some batches of one layout."""
-    if not places:
-        yield from repeat((), len(steps))
-        return
-    if len(steps) == 1 and all(place[5] is None for place in places):
-        yield tuple(
-            np.ndarray(shape, dtype, memories[at], offset + (0 if at else start) + steps[0] * step)
-            for dtype, shape, offset, step, at, _ in places
-        )
-        return
-    neighbours = steps[-1] - steps[0] == len(steps) - 1
-    found: list[Iterable[NDArray[Any]]] = []
-    for dtype, shape, offset, step, at, cuts in places:
-        origin = offset + (0 if at else start)
-        if cuts is not None:
-            whole = np.ndarray(shape, dtype, memories[at], origin)
-            found.append([whole[cuts[number] : cuts[number + 1]] for number in steps])
-        elif len(steps) > 1 and neighbours:  # one array over all of them, cut: twice as fast
-            strides = _strides(dtype, shape, step)
-            found.append(np.ndarray((len(steps), *shape), dtype, memories[at], origin + steps[0] * step, strides))
-        else:
-            found.append([np.ndarray(shape, dtype, memories[at], origin + number * step) for number in steps])
-    yield from zip(*found, strict=True)
+    if places and len(steps) > 1 and steps[-1] - steps[0] == len(steps) - 1:
+        yield from zip(*(_neighbours(place, memories, start, steps) for place in places), strict=True)
+    else:
+        for number in steps:
+            yield tuple(_array(place, memories, start, number) for place in places)
+
+
+def _array(place: Place, memories: Sequence[NDArray[Any]], start: int, number: int) -> NDArray[Any]:
+    """Return the array of one batch."""
+    dtype, shape, offset, step, at, cuts = place
+    array: NDArray[Any] = np.ndarray(shape, dtype, memories[at], offset + (0 if at else start) + number * step)
+    return array if cuts is None else array[cuts[number] : cuts[number + 1]]
+
+
+def _neighbours(
+    place: Place, memories: Sequence[NDArray[Any]], start: int, steps: Sequence[int]
+) -> Iterable[NDArray[Any]]:
+    """Return the arrays of neighbouring batches: of one array over all of them, twice as fast as one by one."""
+    dtype, shape, offset, step, at, cuts = place
+    origin = offset + (0 if at else start)
+    if cuts is not None:
+        whole = np.ndarray(shape, dtype, memories[at], origin)
+        return [whole[cuts[number] : cuts[number + 1]] for number in steps]
+    strides = _strides(dtype, shape, step)
+    return np.ndarray((len(steps), *shape), dtype, memories[at], origin + steps[0] * step, strides)
 
 
 def _shortened(places: Sequence[Place], n_rows: int) -> tuple[Place, ...]:
@@ -373,12 +376,17 @@ def _strides(dtype: np.dtype[Any], shape: tuple[int, ...], step: int) -> tuple[i
 
 
 def _copy(array: NDArray[Any], memory: NDArray[np.uint8], offset: int, rows: int | None, step: int) -> None:
-    if rows is None or step == _nbytes(array.dtype, (rows, *array.shape[1:])):
+    if rows is None or step == _bytes_of(array, rows):
         put(np.ndarray(array.shape, array.dtype, memory, offset), array)
         return
     for number, start in enumerate(range(0, len(array), rows)):
         part = array[start : start + rows]
         put(np.ndarray(part.shape, array.dtype, memory, offset + number * step), part)
+
+
+def _bytes_of(array: NDArray[Any], rows: int) -> int:
+    """Return the bytes of so many rows of an array that has some."""
+    return array.nbytes // len(array) * rows
 
 
 def _nbytes(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:

@@ -33,6 +33,11 @@ class Layout:
     """Columns that were numbers without nulls, rows of arrays, or bytes of one width, where this was learned."""
 
     @functools.cached_property
+    def by_name(self) -> dict[str, pa.Field]:
+        """The columns of the blocks by their names."""
+        return {field.name: field for field in self.fields}
+
+    @functools.cached_property
     def kinds(self) -> dict[str, dict[str, Any] | None]:
         """What the values of each column of the blocks stand for (see `columns.column_kind`)."""
         return {field.name: column_kind(field) for field in self.fields}
@@ -79,16 +84,15 @@ def learn(batches: list[pa.RecordBatch]) -> bytes | None:
     """Return the layout of blocks, pickled; None where they hold no numbers."""
     if not batches:
         return None
-    first = batches[0].replace_schema_metadata(None)
-    dtypes = [(name, _dtype(array)) for name, array in _opened(first)]
+    dtypes = [(name, _dtype(array)) for name, array in _opened(batches[0])]
     numbers = tuple((name, dtype) for name, dtype in dtypes if dtype is not None)
-    return pickle.dumps(Layout(tuple(first.schema), numbers)) if numbers else None
+    return pickle.dumps(Layout(tuple(batches[0].schema), numbers)) if numbers else None
 
 
 def learn_more(layout: Layout, left: list[pa.RecordBatch]) -> bytes | None:
     """Return a layout, pickled, with columns of one width that were not placed; None where there are none."""
     wide = [(name, width_of(array)) for name, array in _opened(left[0])] if left else []
-    names = {f.name for f in layout.fields} - {name for name, _ in layout.numbers}
+    names = layout.by_name.keys() - {name for name, _ in layout.numbers}
     more = tuple((name, dtype) for name, dtype in wide if dtype is not None and name in names)
     return pickle.dumps(Layout(layout.fields, layout.numbers + more)) if more else None
 
@@ -129,10 +133,10 @@ def place(
         to: Each row's place in the order of delivery, shape (rows of the blocks,); None: as they come.
     """
     found: dict[str, list[NDArray[Any]]] = {name: [] for name, _ in layout.numbers}
-    for batch in batches:
-        kinds = opening(batch.schema).kinds
-        for name, column in _opened(batch):
-            if name not in arrays or kinds[name] != layout.kinds[name]:
+    openings = [opening(batch.schema) for batch in batches]
+    for known, batch in zip(openings, batches, strict=True):
+        for name, column in zip(known.names, known.columns(batch), strict=True):
+            if name not in arrays or known.kinds[name] != layout.kinds[name]:
                 continue
             dtype = arrays[name].dtype
             array = fixed(column, dtype) if isinstance(column, pa.Array) and is_wide(dtype) else column
@@ -147,7 +151,11 @@ def place(
             else:
                 whole.put(to[row : row + len(part)], part, mode="clip")  # they are in bounds
             row += len(part)
-    return [_without(_with_nulls(batch, layout), placed) for batch in batches], placed
+    left = []
+    for known, batch in zip(openings, batches, strict=True):
+        lacking = [name for name in found if name not in known.kinds]
+        left.append(_without(_with_nulls(batch, lacking), placed))
+    return left, placed
 
 
 class Scratch:
@@ -192,10 +200,9 @@ def _dtype(array: Any) -> np.dtype[Any] | None:
     return array.dtype if isinstance(array, np.ndarray) else width_of(array)
 
 
-def _with_nulls(batch: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
-    """Return a block with a null column for each that the layout has and it lacks: nothing was placed for it."""
-    there = opening(batch.schema).kinds
-    for name in [name for name, _ in layout.numbers if name not in there]:
+def _with_nulls(batch: pa.RecordBatch, names: Iterable[str]) -> pa.RecordBatch:
+    """Return a block with null columns for those that the layout has and it lacks: nothing was placed for them."""
+    for name in names:
         batch = batch.append_column(pa.field(name, pa.null()), pa.nulls(batch.num_rows))
     return batch
 

@@ -47,7 +47,7 @@ def is_bytes(values: NDArray[Any], field: pa.Field) -> bool:
 
 def as_bytes(values: Any, field: pa.Field) -> Any:
     """Return rows of a wide dtype as the field has them, on the same memory; all else as it is."""
-    if type(values) is not np.ndarray or values.dtype.kind != "V" or not is_bytes(values, field):
+    if not isinstance(values, np.ndarray) or not is_bytes(values, field):
         return values
     bounds = np.arange(len(values) + 1, dtype=np.int64) * values.dtype.itemsize
     return row_array(bounds, pa.py_buffer(np.ascontiguousarray(values).view(np.uint8)), field.type)

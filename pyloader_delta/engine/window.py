@@ -77,7 +77,7 @@ class WindowBlocks:
         Those that were asked of the region and are in blocks keep their place.
         """
         there = {f.name: f for f in merged_fields([found.fields for found in openings])}
-        asked = {} if layout is None else {f.name: f for f in layout.fields}
+        asked = {} if layout is None else layout.by_name
         known = [there.get(n, f) for n, f in asked.items() if n in self._whole or n in self._pieces]
         fields = known + [f for name, f in there.items() if name not in asked]
         whole = self._whole
@@ -255,7 +255,7 @@ def _pieces(
     key: tuple[int | str, ...] | None,
 ) -> dict[str, tuple[list[Any], list[pa.Field]]]:
     """Return each column of several blocks, of the region where a block's rows were placed there."""
-    asked = {} if layout is None else {f.name: f for f in layout.fields}
+    asked = {} if layout is None else layout.by_name
     order = key if layout is not None and layout.is_in_order else None
     blocks = [
         {f.name: (f, piece) for f, piece in zip(found.fields, pieces, strict=True)}
