@@ -180,7 +180,7 @@ def _fill(whole: NDArray[Any], where: Sequence[Where], name: str, lying: Sequenc
             put(whole[start : start + len(there)], there)
             start += len(there)
             continue
-        pieces = found.window.column(name)[0]
+        pieces = found.window.column(name)[0] if type(found.numbers) is slice else found.window.numbers(name)
         chosen, place = found.of(name, pieces)
         if len(pieces) == 1 and type(chosen[0][1]) is not slice and len(chosen[0][1]) == len(whole):
             pieces[0].take(chosen[0][1], out=whole, mode="clip")  # all of them are in bounds: there are so many

@@ -110,6 +110,23 @@ class WindowBlocks:
             found = [pa.nulls(int(n)) for n in np.diff(self.starts)], [nulls] * n_blocks
         return found
 
+    def numbers(self, name: str) -> list[NDArray[Any]]:
+        """Return the pieces of a column of numbers; one, once they are joined, where all such columns are small.
+
+        Rows that are mixed would be taken from each block otherwise, for each run.
+        """
+        pieces = self.column(name)[0]
+        if len(pieces) > 1 and self._is_small:
+            pieces = [np.concatenate(pieces)]
+            self._whole[name] = pieces[0]
+            self._pieces.pop(name, None)  # another thread may have done so
+        return pieces
+
+    @cached_property
+    def _is_small(self) -> bool:
+        widths = sum(dtype.itemsize for dtype in self.dtypes.values() if dtype is not None)
+        return int(self.starts[-1]) * widths <= _JOINED_BYTES
+
     def rows(self, name: str) -> Rows | None:
         """Return a column for rows to be copied out of it one by one; None where Arrow is to take them."""
         if name not in self._rows:
@@ -141,6 +158,7 @@ class WindowBlocks:
         return list(dict.fromkeys(found))
 
 
+_JOINED_BYTES = 1 << 20  # of all columns of numbers: larger ones have a region, where that is possible
 _SMALL = 1 << 16  # rows: a part of an order costs as much as ten times as many rows of the whole, in steps of NumPy's
 
 

@@ -25,6 +25,7 @@ from pyloader_delta.engine.tasks import ReadTask, RunTask, Segment
 from pyloader_delta.engine.tree import take_apart
 from pyloader_delta.engine.window import WindowBlocks
 from pyloader_delta.errors import IncompleteEpochError, ReadError
+from pyloader_delta.memory import keep_freed
 from pyloader_delta.values import Chunk, Columns, Group
 
 
@@ -233,6 +234,7 @@ class Workshop:
 
     def _open(self) -> None:
         if not self._opened:
+            keep_freed()
             self._stages.open()
             self._opened = True
 

@@ -62,6 +62,19 @@ def test_gathered_rows_are_those_of_the_segments(key, sizes, second, copied, lea
     assert (a.dtype, b.dtype) == (np.int64, np.float32)
 
 
+@pytest.mark.parametrize("limit", [40 * 12, 40 * 12 - 1])
+def test_numbers_of_small_windows_are_joined_once_for_all_runs_that_mix_them(monkeypatch, limit):
+    """All columns of numbers together count, 12 bytes a row here: each alone would be small in any window."""
+    monkeypatch.setattr("pyloader_delta.engine.window._JOINED_BYTES", limit)
+    there, found = window(100, 10, 20, 10), []
+    for start, stop in ((0, 25), (25, 40)):
+        found += gather([there], [segment(40, start, stop, ("rows", 1))], names=NAMES).arrays[0].tolist()
+    assert found == expected(100, segment(40, 0, 40, ("rows", 1)))
+    assert len(there.column("a")[0]) == (1 if limit == 40 * 12 else 3)
+    assert len(there.column("text")[0]) == 3
+    assert gather([there], [segment(40, 5, 35)], names=NAMES).arrays[1].tolist() == list(range(105, 135))
+
+
 @pytest.mark.parametrize("leased", [False, True])
 def test_what_is_copied_anyway_is_a_view_without_a_lease(leased):
     """Of hundreds of columns that become one matrix, a lease for each costs more than the matrix."""
