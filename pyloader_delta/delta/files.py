@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import accumulate, groupby
+from operator import attrgetter
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from pyloader_delta.delta.cursor import Cursor, rows_at_once
+from pyloader_delta.delta.joined import Footers
 from pyloader_delta.delta.parquet import DataParquet, read_errors
 from pyloader_delta.delta.selection import Selection
 from pyloader_delta.delta.sizes import footer_bytes
@@ -28,6 +32,8 @@ _MAX_KNOWN = 32
 _MAX_KNOWN_BYTES = 32 << 20
 _MAX_KEPT_DELETED = 1 << 17  # numbers of a file's deleted rows; more are read again
 _MAX_UNFILTERED_BYTES = 16 << 20  # decoded at once, to be filtered
+_MAX_JOINED_BYTES = 8 << 20  # of files that are read as one
+_SMALL_BYTES = 1 << 20  # of a file: in a larger one there is so much to decode that opening it costs little
 _MAX_CURSORS = 16  # the plan interleaves at most that many large row groups
 
 
@@ -55,9 +61,10 @@ class OpenFiles:
     Args:
         store: The table's store.
         selection: What is read of the table.
+        footers: What is known of small files; a copy for another thread shares it.
     """
 
-    def __init__(self, store: Store, selection: Selection) -> None:
+    def __init__(self, store: Store, selection: Selection, footers: Footers | None = None) -> None:
         self._store = store
         self._selection = selection
         # Of row groups that are no neighbours: no rows are counted over them, and only numbers are cheaper to read so
@@ -66,9 +73,13 @@ class OpenFiles:
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._cursors: OrderedDict[tuple[str, int], Cursor] = OrderedDict()
         self._like: View | None = None  # of the file opened last
+        self._footers = footers or Footers()
 
     def __reduce__(self) -> tuple[type[OpenFiles], tuple[Store, Selection]]:
         return OpenFiles, (self._store, self._selection)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> OpenFiles:
+        return OpenFiles(*copy.deepcopy((self._store, self._selection), memo), self._footers)
 
     def read(self, chunk: Chunk) -> pa.Table:
         """Return the rows of a chunk in the logical schema; consecutive parts of a row group continue a cursor.
@@ -98,9 +109,10 @@ class OpenFiles:
     def together(self, chunks: Sequence[Chunk]) -> list[list[Chunk]]:
         """Return chunks in runs of whole row groups, without a filter, of one version; others alone.
 
-        Runs are of one file where columns are more than numbers: to join those of several costs a copy.
+        Runs are of one file where columns are more than numbers, unless files are small: to join those of several costs
+        a copy.
         """
-        return _runs(chunks, _go_together if self._selection.is_short else self._one_file)
+        return _runs(chunks, _go_together if self._selection.is_short else self._joins)
 
     def read_together(self, chunks: Sequence[Chunk]) -> pa.Table:
         """Return the rows of one of the runs that `together` makes: cheaper than one by one.
@@ -108,11 +120,64 @@ class OpenFiles:
         Raises:
             ReadError: As `read`.
         """
-        tables = [self._of_one_file(run) for run in _runs(chunks, self._one_file)]
+        tables = [table for run in _runs(chunks, self._joins) for table in self._of_files(run)]
         return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
 
+    def _joins(self, before: Chunk, chunk: Chunk) -> bool:
+        return self._one_file(before, chunk) or (
+            _go_together(before, chunk)
+            and self._is_small(before)
+            and self._is_small(chunk)
+            and before.partition_values == chunk.partition_values
+        )
+
     def _one_file(self, before: Chunk, chunk: Chunk) -> bool:
-        return _go_together(before, chunk) and _joins(before, chunk, gaps=self._gaps)
+        return _joins(before, chunk, gaps=self._gaps) and _go_together(before, chunk)
+
+    def _is_small(self, chunk: Chunk) -> bool:
+        """Return whether a chunk's file may be read as one with others."""
+        selection, size_bytes = self._selection, chunk.file_bytes
+        counts = selection.row_id is not None or selection.numbered
+        plain = not counts and selection.filter is None and chunk.deletion_vector is None
+        return plain and size_bytes is not None and 0 < size_bytes <= _SMALL_BYTES
+
+    def _of_files(self, chunks: Sequence[Chunk]) -> Iterator[pa.Table]:
+        """Yield the rows of row groups of one file, or of small ones, which are read as one where that works."""
+        by_file = [list(of_file) for _, of_file in groupby(chunks, key=attrgetter("path"))]
+        while by_file:
+            sizes = accumulate(of_file[0].file_bytes or 0 for of_file in by_file)
+            n_files = max(sum(size <= _MAX_JOINED_BYTES for size in sizes), 1)
+            some, by_file = by_file[:n_files], by_file[n_files:]
+            table = self._as_one(some) if n_files > 1 else None
+            if table is not None:
+                yield table
+            else:
+                yield from map(self._of_one_file, _runs([c for of_file in some for c in of_file], self._one_file))
+
+    def _as_one(self, by_file: Sequence[Sequence[Chunk]]) -> pa.Table | None:
+        """Return the rows of small files read as one; None where that fails: each alone then says why, if it does."""
+        chunks = [chunk for of_file in by_file for chunk in of_file]
+        paths, sizes = [of_file[0].path for of_file in by_file], [of_file[0].file_bytes or 0 for of_file in by_file]
+        try:
+            contents = self._store.read_joined(paths, sizes)
+            footer = self._footers.joined(chunks, contents)
+            file = DataParquet(
+                self._store,
+                chunks[0],
+                self._selection,
+                chunks[0].version,
+                metadata=footer,
+                like=self._like,
+                source=pa.BufferReader(pa.py_buffer(contents)),
+            )
+            self._like = file.view
+            table = file.row_groups(range(footer.num_row_groups))
+            file.close()
+        except TimeoutError as error:  # each alone would take as long
+            raise ReadError(f"cannot read {many(len(by_file), 'file')} from {chunks[0].path} on: {error}") from error
+        except Exception:
+            return None
+        return table if table.num_rows == sum(chunk.n_rows or 0 for chunk in chunks) else None
 
     def _of_one_file(self, chunks: Sequence[Chunk]) -> pa.Table:
         """Return the rows of row groups of one file, each column in one piece if it is one of numbers."""

@@ -77,6 +77,7 @@ class DataParquet:
         deleted: What `deleted` was, where it is known already.
         view: What `view` was, where it is known already.
         like: That of another file, which may be the same.
+        source: Where the file's bytes are, if they were read already.
 
     Raises:
         ReadError: The file has another size.
@@ -96,13 +97,14 @@ class DataParquet:
         deleted: NDArray[np.int64] | None = None,
         view: View | None = None,
         like: View | None = None,
+        source: pa.NativeFile | None = None,
     ) -> None:
         self._store, self._located, self._version = store, file, version
         self._selection = selection
         self.schema = selection.schema
         """Logical schema of what is read."""
         self._deleted = deleted
-        self._source = store.open(file.path, size_bytes or None, mapped=not selection.is_short)
+        self._source = source or store.open(file.path, size_bytes or None, mapped=not selection.is_short)
         try:
             self._check_size(size_bytes)
             self._file = self._parquet(self._source, metadata)

@@ -341,12 +341,12 @@ class Scheduler:
             share = -(-share // max(-(-share * chunks[start].size_bytes // self.limits.read_bytes), 1))
         most = max(min(share, self.limits.read_chunks), 1)
         stop = min(window.stop, start + most, max(cap - progress.base, start + 1))
-        end, size = start + 1, chunks[start].size_bytes
-        while end < stop and self.cursors.may_read(worker, progress, end):
-            size += chunks[end].size_bytes
-            if size > self.limits.read_bytes or not self.store.fits(progress, end + 1):
-                break
+        end, left = start + 1, self.limits.read_bytes - chunks[start].size_bytes
+        while end < stop and chunks[end].size_bytes <= left and self.cursors.may_read(worker, progress, end):
+            left -= chunks[end].size_bytes
             end += 1
+        while end > start + 1 and not self.store.fits(progress, end):
+            end -= 1
         return end
 
     def _cap(self) -> int:
