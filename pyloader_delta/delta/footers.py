@@ -154,7 +154,22 @@ def read_footers(
 class _Last:
     """What was found out about the columns of a file: others are mostly like it. Whole, whichever thread sets it."""
 
-    known: tuple[View, list[Leaf]] | None = None
+    known: tuple[View, _Leaves] | None = None
+
+
+class _Leaves:
+    """The leaves of the selected columns.
+
+    Args:
+        leaves: Those that the log does not give.
+    """
+
+    def __init__(self, leaves: Sequence[Leaf]) -> None:
+        self.bits_a_row = sum(leaf.bits for leaf in leaves if not leaf.repeated or leaf.column is None)
+        self.read = {leaf.column for leaf in leaves if leaf.column is not None}
+        """Numbers of those that the file has."""
+        self.measured = [leaf for leaf in leaves if leaf.variable or (leaf.repeated and leaf.column is not None)]
+        """Those whose sizes do not follow from the number of rows."""
 
 
 def _read(
@@ -166,13 +181,13 @@ def _read(
     counts: Sequence[int] | None,
     last: _Last,
 ) -> Footer:
-    like, leaves = last.known or (None, [])
+    like, leaves = last.known or (None, _Leaves([]))
     with read_errors(file.path, version):
         parquet = DataParquet(store, file, selection, version, size_bytes=file.size_bytes, like=like)
         try:
             check_count(file, parquet.metadata.num_rows, version)
             if like is None or not parquet.view.is_like(like):
-                leaves = _leaves(parquet, selection)
+                leaves = _Leaves(_leaves(parquet, selection))
                 last.known = parquet.view, leaves
             found = _measure(file, parquet, leaves)
             if groups is None:
@@ -202,10 +217,8 @@ def _leaves(parquet: DataParquet, selection: Selection) -> list[Leaf]:
     return [leaf for field in columns for leaf in column_leaves(parquet, field)]
 
 
-def _measure(file: DataFile, parquet: DataParquet, leaves: Sequence[Leaf]) -> Footer:
+def _measure(file: DataFile, parquet: DataParquet, leaves: _Leaves) -> Footer:
     groups = [parquet.metadata.row_group(i) for i in range(parquet.metadata.num_row_groups)]
-    bits_a_row = sum(leaf.bits for leaf in leaves if not leaf.repeated or leaf.column is None)
-    read = {leaf.column for leaf in leaves if leaf.column is not None}
     n_live = [parquet.n_live(i) for i in range(len(groups))]
     ends = [0, *accumulate(group.total_byte_size for group in groups)]
     ends = [file.size_bytes * end // max(ends[-1], 1) for end in ends]
@@ -213,20 +226,19 @@ def _measure(file: DataFile, parquet: DataParquet, leaves: Sequence[Leaf]) -> Fo
         n_rows=[group.num_rows for group in groups],
         n_live=n_live,
         fixed_bytes=[],
-        texts={leaf.place: [] for leaf in leaves if leaf.variable},
+        texts={leaf.place: [] for leaf in leaves.measured if leaf.variable},
         stored_bytes=[end - start for start, end in pairwise(ends)],
-        cursor_bytes=[cursor_bytes(parquet.metadata, i, read) for i in range(len(groups))],
+        cursor_bytes=[cursor_bytes(parquet.metadata, i, leaves.read) for i in range(len(groups))],
         verdicts=[Verdict(n, filtered=False, decided=True) for n in n_live],
         absent=parquet.absent,
     )
     for group in groups:
         n_rows = group.num_rows
-        fixed_bytes = n_rows * bits_a_row // 8
+        fixed_bytes = n_rows * leaves.bits_a_row // 8
         fixed_bytes += sum(constant_bytes(value, n_rows) for value in parquet.columns.constants.values())
-        for leaf in leaves:
-            if leaf.column is None or not (leaf.repeated or leaf.variable):
-                if leaf.variable:
-                    found.texts[leaf.place].append((0, 0))
+        for leaf in leaves.measured:
+            if leaf.column is None:
+                found.texts[leaf.place].append((0, 0))
                 continue
             column = group.column(leaf.column)
             if leaf.repeated:
@@ -241,6 +253,8 @@ def _sample(
     store: Store, snapshot: Snapshot, files: Sequence[DataFile], selection: Selection, footers: Sequence[Footer]
 ) -> Lengths:
     """Return the lengths of texts at the beginning of some row groups: spread over the table, and where each is new."""
+    if not any(footer.texts for footer in footers):
+        return {}
     groups = [
         (file, footer, i)
         for file, footer in zip(files, footers, strict=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
 from itertools import accumulate
 from typing import Protocol
 
@@ -73,7 +72,8 @@ class View:
             self.stored_schema, check_metadata=True
         ):
             return None
-        view = copy(self)
+        view = View.__new__(View)
+        view.__dict__.update(self.__dict__)
         view.starts = _starts(file.metadata)
         return view
 

@@ -5,6 +5,7 @@ import datetime as dt
 import decimal
 import os
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,7 @@ from pyloader_delta import DeltaDataReader
 from pyloader_delta.delta import joined
 from pyloader_delta.delta.compact import Reader, header, list_header, signed, unsigned
 from pyloader_delta.delta.files import OpenFiles
+from pyloader_delta.delta.parts import JoinError
 from pyloader_delta.delta.schema import plain_fields
 from pyloader_delta.delta.selection import Selection
 from pyloader_delta.delta.store import Store
@@ -110,10 +112,41 @@ def same(found, expected):
 def test_rows_of_all_types_are_those_of_each_file(tmp_path, alone, compression, pages, row_group_rows):
     tables = [rows(start, n) for start, n in ((0, 40), (40, 1), (41, 21), (62, 90))]
     options = {"compression": compression, "data_page_version": pages, "row_group_size": row_group_rows}
-    chunks = written(tmp_path, tables, **options, use_dictionary=["text"], data_page_size=64)
+    chunks = written(tmp_path, tables, **options, use_dictionary=["text"], write_page_checksum=pages == "2.0")
     found = opened(tables[0].schema).read_together(chunks)
     assert not alone
     same(found, pa.concat_tables(tables))
+
+
+def test_columns_of_several_pages_are_read_alone(tmp_path, alone):
+    tables = [rows(start, 40) for start in (0, 40)]
+    chunks = written(tmp_path, tables, data_page_size=64, max_rows_per_page=10)
+    same(opened(tables[0].schema).read_together(chunks), pa.concat_tables(tables))
+    assert alone == [chunk.path for chunk in chunks]
+
+
+def test_a_dictionary_may_be_where_the_data_is_said_to_be(tmp_path, alone):
+    """As parquet-mr wrote it until 1.11."""
+    tables = [pa.table({"text": [str(i % 7) for i in range(start, start + 50)]}) for start in (0, 50)]
+    chunks = written(tmp_path, tables)
+    for chunk in chunks:
+        text = Path(chunk.path).read_bytes()
+        parts = joined.Footers()._parts(chunk.path, memoryview(text))
+        numbers = parts.numbers[:, :, :-1].astype(np.int64)
+        assert 0 < numbers[0, 0, 4] < numbers[0, 0, 3]
+        numbers[0, 0, 3:] = numbers[0, 0, 4], 0
+        with_footer(chunk.path, parts.template.footer(parts.rows, numbers, parts.codecs))
+    chunks = [chunk for path in sorted(tmp_path.iterdir()) for chunk in chunks_of(str(path))]
+    assert pq.read_metadata(chunks[0].path).row_group(0).column(0).data_page_offset == 4
+    same(opened(tables[0].schema).read_together(chunks), pa.concat_tables(tables))
+    assert not alone
+
+
+def with_footer(path, footer):
+    """Give a file another footer."""
+    text = Path(path).read_bytes()
+    pages = text[: -8 - int.from_bytes(text[-8:-4], "little")]
+    Path(path).write_bytes(pages + footer + len(footer).to_bytes(4, "little") + b"PAR1")
 
 
 def test_numbers_of_all_files_become_one_array(tmp_path, alone):
@@ -181,7 +214,7 @@ def test_what_writers_note_beside_the_schema_does_not_count(tmp_path, alone):
 
 
 def test_more_kinds_of_files_than_are_kept_are_read_all_the_same(tmp_path):
-    tables = [pa.table({"int": np.arange(5), f"x{n}": np.arange(5)}) for n in range(joined._MAX_KINDS + 2)]
+    tables = [pa.table({"int": np.arange(5), f"x{n}": np.arange(5)}) for n in range(joined._MAX_TEMPLATES + 2)]
     twice = [table for table in tables for _ in range(2)]
     files = opened(pa.schema([pa.field("int", pa.int64())]))
     chunks = written(tmp_path, twice)
@@ -292,18 +325,46 @@ def test_a_footer_that_points_into_the_next_file_is_an_error(tmp_path, column, m
     chunks = written(tmp_path, tables, use_dictionary=False, compression="none")
     path = tmp_path / "00.parquet"
     text = path.read_bytes()
-    length = int.from_bytes(text[-8:-4], "little")
-    footers = joined.Footers()
-    parts = footers._parts(str(path), memoryview(text))
-    numbers = parts.numbers.astype(np.int64)
+    parts = joined.Footers()._parts(str(path), memoryview(text))
+    numbers = parts.numbers[:, :, :-1].astype(np.int64)
     numbers[0, 0, column] += more
-    footer = parts.kind.footer(parts.rows, numbers, parts.codecs)
-    path.write_bytes(text[: -8 - length] + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+    with_footer(path, parts.template.footer(parts.rows, numbers, parts.codecs))
     (first,) = chunks_of(str(path))
-    with pytest.raises(joined.JoinError, match="what cannot be"):
-        joined.Footers().joined([first, chunks[1]], Store("/").read_joined(
-            [first.path, chunks[1].path], [first.file_bytes, chunks[1].file_bytes]
-        ))  # fmt: skip
+    with pytest.raises(JoinError, match="what cannot be"):
+        joined.Footers().joined([first, chunks[1]], Store("/").read_joined(*sources([first, chunks[1]])))
+
+
+@pytest.mark.parametrize("nullable", [False, True])
+@pytest.mark.parametrize("dictionary", [False, True])
+@pytest.mark.parametrize("n", [4000, 4001])
+def test_a_page_that_states_more_values_than_it_has_pushes_no_others(tmp_path, nullable, dictionary, n):
+    schema = pa.schema([pa.field("x", pa.int64(), nullable)])
+    tables = [pa.table({"x": np.arange(start, start + n) // 2}, schema) for start in (0, n, 2 * n)]
+    chunks = written(tmp_path, tables, use_dictionary=dictionary, compression="none", write_statistics=False)
+    path = tmp_path / "01.parquet"
+    text = path.read_bytes()
+    stated, more = header(1, 5) + signed(n), header(1, 5) + signed(n + 1)
+    place = text.rindex(stated)  # the last in the file's pages: a dictionary's comes before
+    path.write_bytes(text[:place] + more + text[place + len(more) :])
+    assert pq.read_table(path).equals(tables[1].cast(pa.schema([schema.field("x")])))  # alone nobody notices
+    same(opened(schema).read_together(chunks), pa.concat_tables(tables))
+
+
+def test_a_page_of_another_type_is_an_error(tmp_path):
+    tables = [pa.table({"x": np.arange(start, start + 40)}) for start in (0, 40)]
+    chunks = written(tmp_path, tables, use_dictionary=False, compression="none")
+    text = bytearray((tmp_path / "01.parquet").read_bytes())
+    assert text[4:6] == header(1, 5) + signed(0)
+    text[5:6] = signed(1)  # an index page, which nobody writes
+    (tmp_path / "01.parquet").write_bytes(text)
+    with pytest.raises(JoinError, match="what cannot be"):
+        joined.Footers().joined(chunks, Store("/").read_joined(*sources(chunks)))
+    with pytest.raises(ReadError, match=r"01\.parquet"):
+        opened(tables[0].schema).read_together(chunks)
+
+
+def sources(chunks):
+    return [chunk.path for chunk in chunks], [chunk.file_bytes for chunk in chunks]
 
 
 # What is kept ---------------------------------------------------------------------------------------------------------

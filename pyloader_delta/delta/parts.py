@@ -1,0 +1,139 @@
+"""Where the columns of a small Parquet file lie: its footer as numbers, checked so that none reaches into others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from pyloader_delta.delta.compact import I32, Reader, header
+from pyloader_delta.delta.template import WIDTH, FooterTemplate, Numbers
+
+MAGIC = b"PAR1"
+"""What Parquet files begin and end with."""
+_CODECS = {"UNCOMPRESSED": 0, "SNAPPY": 1, "GZIP": 2, "BROTLI": 4, "ZSTD": 6, "LZ4": 7}  # pyarrow's name of LZ4_RAW
+_DATA, _DICTIONARY = (0, 3), 2  # types of pages
+
+
+class JoinError(Exception):
+    """Files cannot be read as one. Each alone says what is wrong, or is read."""
+
+
+class Parts(NamedTuple):
+    """Where the columns of a file's row groups lie, as its footer says."""
+
+    template: FooterTemplate
+    checksum: int
+    """Of the footer."""
+    rows: list[int]
+    """Of each row group."""
+    numbers: NDArray[np.uint32]
+    """Shape (row groups, columns, 6): values, bytes decompressed and compressed, offsets of the data, of the dictionary
+    (0 for none), and of what the first data page says of its values."""
+    codecs: NDArray[np.uint8]
+    """Shape (row groups, columns): how a footer spells the compression."""
+
+    def some(self, row_groups: Sequence[int]) -> Parts:
+        """Return what is known of some row groups."""
+        rows = [self.rows[i] for i in row_groups]
+        return self._replace(rows=rows, numbers=self.numbers[row_groups], codecs=self.codecs[row_groups])
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes that this takes, about."""
+        return int(self.numbers.nbytes + self.codecs.nbytes) + 500
+
+
+def learned(metadata: pq.FileMetaData, template: FooterTemplate, checksum: int, content: bytes, end: int) -> Parts:
+    """Return the parts of a file.
+
+    Args:
+        metadata: Its footer.
+        template: That of files like it.
+        checksum: Of the footer.
+        content: The file.
+        end: Where its footer begins.
+
+    Raises:
+        JoinError: They do not lie in the file as they should.
+        Exception: What the file says makes no sense.
+    """
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    columns = [[group.column(i) for i in range(metadata.num_columns)] for group in groups]
+    if any(column.file_path for of_group in columns for column in of_group):
+        raise JoinError("columns lie in other files")
+    numbers = np.array([[_numbers(column, content) for column in of_group] for of_group in columns], np.uint32)
+    codecs = np.array([[_CODECS[column.compression] for column in of_group] for of_group in columns], np.uint8)
+    rows = [group.num_rows for group in groups]
+    _check(numbers.astype(np.int64), rows, template.flat, end)
+    return Parts(template, checksum, rows, numbers, codecs)
+
+
+def _check(numbers: Numbers, rows: Sequence[int], flat: NDArray[np.bool_], end: int) -> None:
+    """Raise JoinError where columns do not lie in their file, or have not a value a row: others' would be read.
+
+    Args:
+        numbers: As `Parts.numbers`.
+        rows: Of each row group.
+        flat: As `FooterTemplate.flat`.
+        end: Where the file's footer begins.
+    """
+    data, dictionary = numbers[:, :, 3], numbers[:, :, 4]
+    starts = np.where((dictionary > 0) & (dictionary < data), dictionary, data)
+    inside = (starts >= len(MAGIC)) & (starts + numbers[:, :, 2] <= end)
+    if not inside.all() or not numbers[:, :, 5].all() or (numbers[:, flat, 0] != np.array(rows)[:, None]).any():
+        raise JoinError("a footer says what cannot be")
+
+
+def _value_count(file: bytes, place: int) -> int:
+    """Return where the header of the first data page of a column states how many values it has; 0 for nowhere.
+
+    A page's header has its type, its sizes and perhaps a checksum, and then a struct, of which that is the first field.
+
+    Args:
+        file: A Parquet file.
+        place: Where a data page begins, or the dictionary before it.
+    """
+    reader = Reader(file, place)
+    page = _page(reader)
+    if page.get(1) == _DICTIONARY:
+        reader.fields()  # the rest of the struct, and then of the header
+        reader.fields()
+        reader.at += page[3]
+        page = _page(reader)
+    is_data = page.get(1) in _DATA and file[reader.at] == header(1, I32)[0]
+    return reader.at + 1 if is_data else 0
+
+
+def _page(reader: Reader) -> dict[int, int]:
+    """Return the integers of a page's header that are before its struct, and go to where this begins."""
+    found, name = {}, 0
+    while (byte := reader.data[reader.at]) & 0xF == I32:
+        reader.at += 1
+        name += byte >> 4
+        found[name] = reader.number() >> 1
+    reader.at += 1
+    return found
+
+
+def stated(contents: NDArray[np.uint8], places: Numbers) -> Numbers:
+    """Return the integers that are written at some places."""
+    digits = contents[np.minimum(places[:, None] + np.arange(WIDTH), len(contents) - 1)].astype(np.int64)
+    digits[:, 1:] *= np.cumprod(digits[:, :-1] >= 0x80, axis=1)
+    values: Numbers = ((digits & 0x7F) << (7 * np.arange(WIDTH))).sum(axis=1) >> 1
+    return values
+
+
+def _numbers(column: Any, file: bytes) -> tuple[int, ...]:
+    data = column.data_page_offset
+    return (
+        column.num_values,
+        column.total_uncompressed_size,
+        column.total_compressed_size,
+        data,
+        column.dictionary_page_offset or 0,
+        _value_count(file, data),
+    )
