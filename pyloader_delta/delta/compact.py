@@ -10,12 +10,13 @@ from collections.abc import Iterator
 I16, I32, I64, BINARY, LIST, STRUCT = 4, 5, 6, 8, 9, 12
 """Kinds of values, as the headers of fields and lists name them."""
 _TRUE, _FALSE, _BYTE, _DOUBLE, _SET = 1, 2, 3, 7, 10
+_SIZES = {_TRUE: 1, _FALSE: 1, _BYTE: 1, _DOUBLE: 8}  # bytes of values; bools are bytes in lists
 STOP = b"\0"
 """What ends a struct."""
 
 
 class Reader:
-    """A place in bytes that holds values, one after the other.
+    """A place in bytes that holds values, one after the other. Damaged ones raise ValueError or IndexError.
 
     Args:
         data: The bytes.
@@ -27,14 +28,14 @@ class Reader:
 
     def number(self) -> int:
         """Return a number that is no field's value, as it is written: those of fields are zigzag."""
-        found = shift = 0
-        while True:
+        found = 0
+        for shift in range(0, 70, 7):
             byte = self.data[self.at]
             self.at += 1
             found |= (byte & 0x7F) << shift
-            shift += 7
             if byte < 0x80:
                 return found
+        raise ValueError("a number has more than 10 bytes")
 
     def fields(self) -> dict[int, bytes]:
         """Return the values of a struct as they are written, by their fields' numbers."""
@@ -73,12 +74,13 @@ class Reader:
             self.fields()
         elif kind in (LIST, _SET):
             n, of = self.items()
-            for _ in range(n):
-                self._pass(of)
-        elif kind in (_TRUE, _FALSE, _BYTE):  # bools are bytes in lists
-            self.at += 1
-        elif kind == _DOUBLE:
-            self.at += 8
+            if of in _SIZES:
+                self.at += n * _SIZES[of]  # not one by one: damaged bytes may state any number
+            else:
+                for _ in range(n):
+                    self._pass(of)
+        elif kind in _SIZES:
+            self.at += _SIZES[kind]
         else:
             raise ValueError(f"no footers have values of kind {kind}")
 

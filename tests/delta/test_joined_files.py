@@ -431,5 +431,9 @@ def test_fields_of_all_kinds_are_passed_over():
     assert reader.fields() == {name: value for name, (_, value) in values.items()} | {24: b"", 90: signed(11)}
     assert text[reader.at :] == b"behind"
     assert Reader(list_header(20, 5)).items() == (20, 5)
+    with pytest.raises(ValueError, match="10 bytes"):
+        Reader(header(1, 6) + b"\xff" * 20).fields()
+    with pytest.raises(IndexError):
+        Reader(header(1, 9) + list_header(1 << 60, 2) + bytes(9)).fields()
     with pytest.raises(ValueError, match="kind 11"):
         Reader(header(1, 11) + b"\0").fields()
