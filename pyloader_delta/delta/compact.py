@@ -10,6 +10,7 @@ from collections.abc import Iterator
 I16, I32, I64, BINARY, LIST, STRUCT = 4, 5, 6, 8, 9, 12
 """Kinds of values, as the headers of fields and lists name them."""
 _TRUE, _FALSE, _BYTE, _DOUBLE, _SET = 1, 2, 3, 7, 10
+_BOOLS, _INTEGERS = (_TRUE, _FALSE), (I16, I32, I64)  # bools as fields have no value beside their kind
 _SIZES = {_TRUE: 1, _FALSE: 1, _BYTE: 1, _DOUBLE: 8}  # bytes of values; bools are bytes in lists
 STOP = b"\0"
 """What ends a struct."""
@@ -37,41 +38,56 @@ class Reader:
                 return found
         raise ValueError("a number has more than 10 bytes")
 
+    def integer(self) -> int:
+        """Return the value of a field of integers."""
+        zigzag = self.number()
+        return (zigzag >> 1) ^ -(zigzag & 1)
+
+    def each(self) -> Iterator[tuple[int, int]]:
+        """Yield the number and the kind of each field of a struct; its value is next, and passed over if not read."""
+        name = 0
+        while byte := self.data[self.at]:
+            self.at += 1
+            step, kind = byte >> 4, byte & 0xF
+            name = name + step if step else self.integer()
+            start = self.at
+            yield name, kind
+            if self.at == start and kind not in _BOOLS:
+                self._pass(kind)
+        self.at += 1
+
     def fields(self) -> dict[int, bytes]:
         """Return the values of a struct as they are written, by their fields' numbers."""
-        found, name = {}, 0
-        while header := self._byte():
-            step, kind = header >> 4, header & 0xF
-            if step:
-                name += step
-            else:
-                zigzag = self.number()
-                name = (zigzag >> 1) ^ -(zigzag & 1)
+        found = {}
+        for name, kind in self.each():
             start = self.at
-            if kind not in (_TRUE, _FALSE):
+            if kind not in _BOOLS:
                 self._pass(kind)
             found[name] = self.data[start : self.at]
         return found
 
     def items(self) -> tuple[int, int]:
         """Return the number and the kind of the items of a list, which follow."""
-        header = self._byte()
-        n, kind = header >> 4, header & 0xF
-        return (self.number() if n == _MANY else n), kind
-
-    def _byte(self) -> int:
+        byte = self.data[self.at]
         self.at += 1
-        return self.data[self.at - 1]
+        n, kind = byte >> 4, byte & 0xF
+        return (self.number() if n == _MANY else n), kind
 
     def _pass(self, kind: int) -> None:
         """Go behind a value."""
-        if kind in (I16, I32, I64):
+        if kind in _INTEGERS:
             self.number()
         elif kind == BINARY:
             length = self.number()
             self.at += length
         elif kind == STRUCT:
-            self.fields()
+            while byte := self.data[self.at]:
+                self.at += 1
+                if byte < 0x10:
+                    self.number()
+                if byte & 0xF not in _BOOLS:
+                    self._pass(byte & 0xF)
+            self.at += 1
         elif kind in (LIST, _SET):
             n, of = self.items()
             if of in _SIZES:

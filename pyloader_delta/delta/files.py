@@ -138,7 +138,7 @@ class OpenFiles:
         """Return whether a chunk's file may be read as one with others."""
         selection, size_bytes = self._selection, chunk.file_bytes
         counts = selection.row_id is not None or selection.numbered
-        plain = not counts and selection.filter is None and chunk.deletion_vector is None
+        plain = not counts and selection.filter is None and selection.is_flat and chunk.deletion_vector is None
         return plain and size_bytes is not None and 0 < size_bytes <= _SMALL_BYTES
 
     def _of_files(self, chunks: Sequence[Chunk]) -> Iterator[pa.Table]:

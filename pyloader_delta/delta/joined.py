@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pyloader_delta.delta.parts import MAGIC, JoinError, Parts, learned, stated
+from pyloader_delta.delta.parts import MAGIC, JoinError, Parts, learned, lying, stated
 from pyloader_delta.delta.template import FooterTemplate
 from pyloader_delta.values import Chunk
 
@@ -91,13 +91,20 @@ class Footers:
         return known
 
     def _learned(self, content: memoryview, end: int, checksum: int) -> Parts:
-        metadata = pq.read_metadata(pa.BufferReader(pa.py_buffer(content)))
         file = bytes(content)
+        footer = file[end : -_TAIL.size]
         with self._lock:
-            template = next((one for one in self._templates if one.is_of(metadata)), None)
-            if template is None:
-                if len(self._templates) == _MAX_TEMPLATES:
-                    raise JoinError("hardly any files are alike")
-                template = FooterTemplate(metadata, file[end : -_TAIL.size])
-                self._templates.append(template)
-        return learned(metadata, template, checksum, file, end)
+            templates = list(self._templates)
+        known = next((one for one in templates if footer.startswith(one.start)), None)
+        found = lying(footer, None if known is None else len(known.start))
+        template = next((one for one in templates if one.is_plainly_of(footer, found.end)), None)
+        if template is None:
+            metadata = pq.read_metadata(pa.BufferReader(file))
+            with self._lock:
+                template = next((one for one in self._templates if one.is_of(metadata)), None)
+                if template is None:
+                    if len(self._templates) == _MAX_TEMPLATES:
+                        raise JoinError("hardly any files are alike")
+                    template = FooterTemplate(metadata, footer, found.end)
+                    self._templates.append(template)
+        return learned(found, template, checksum, file, end)

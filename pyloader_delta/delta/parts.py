@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from pyloader_delta.delta.compact import I32, Reader, header
+from pyloader_delta.delta.compact import I32, LIST, Reader, header
 from pyloader_delta.delta.template import WIDTH, FooterTemplate, Numbers
 
 MAGIC = b"PAR1"
 """What Parquet files begin and end with."""
-_CODECS = {"UNCOMPRESSED": 0, "SNAPPY": 1, "GZIP": 2, "BROTLI": 4, "ZSTD": 6, "LZ4": 7}  # pyarrow's name of LZ4_RAW
 _DATA, _DICTIONARY = (0, 3), 2  # types of pages
 
 
@@ -47,11 +45,75 @@ class Parts(NamedTuple):
         return int(self.numbers.nbytes + self.codecs.nbytes) + 500
 
 
-def learned(metadata: pq.FileMetaData, template: FooterTemplate, checksum: int, content: bytes, end: int) -> Parts:
+class Lying(NamedTuple):
+    """What a footer says of where columns lie."""
+
+    rows: list[int]
+    """Of each row group."""
+    columns: list[list[dict[int, int]]]
+    """Of each row group: numbers of each column, by their fields."""
+    end: int
+    """Where what is behind the row groups begins."""
+
+
+def lying(footer: bytes, start: int | None) -> Lying:
+    """Return what a footer says. It is not asked of pyarrow, which ends the process where a footer is damaged.
+
+    Args:
+        footer: As it is written.
+        start: Where its number of rows is, if that is known.
+
+    Raises:
+        JoinError: Columns lie in other files, or are encrypted.
+        ValueError, IndexError: It is damaged.
+    """
+    reader = Reader(footer, start or 0)
+    if start is not None:
+        reader.number()
+        if footer[reader.at : reader.at + 1] == header(1, LIST):
+            reader.at += 1
+            return _row_groups(reader)
+        reader.at = 0
+    for name, _ in reader.each():
+        if name == _ROW_GROUPS:
+            return _row_groups(reader)
+    raise JoinError("there are no row groups")
+
+
+def _row_groups(reader: Reader) -> Lying:
+    rows, columns = [], []
+    for _ in range(reader.items()[0]):
+        for name, _ in reader.each():
+            if name == 1:
+                columns.append([_column(reader) for _ in range(reader.items()[0])])
+            elif name == 3:
+                rows.append(reader.integer())
+    return Lying(rows, columns, reader.at)
+
+
+def _column(reader: Reader) -> dict[int, int]:
+    found = {}
+    for name, _ in reader.each():
+        if name == 3:
+            for number, _ in reader.each():
+                if number in _WANTED:
+                    found[number] = reader.integer()
+        elif name in _ELSEWHERE:
+            raise JoinError("columns lie in other files, or are encrypted")
+    return found
+
+
+_ROW_GROUPS = 4
+_CODEC, _DATA_OFFSET = 4, 9
+_WANTED = (_CODEC, 5, 6, 7, _DATA_OFFSET, 11)  # compression; values, bytes decompressed and compressed, offsets
+_ELSEWHERE = (1, 8, 9)  # the path of another file, and what concerns encryption
+
+
+def learned(found: Lying, template: FooterTemplate, checksum: int, content: bytes, end: int) -> Parts:
     """Return the parts of a file.
 
     Args:
-        metadata: Its footer.
+        found: What its footer says.
         template: That of files like it.
         checksum: Of the footer.
         content: The file.
@@ -61,15 +123,10 @@ def learned(metadata: pq.FileMetaData, template: FooterTemplate, checksum: int, 
         JoinError: They do not lie in the file as they should.
         Exception: What the file says makes no sense.
     """
-    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-    columns = [[group.column(i) for i in range(metadata.num_columns)] for group in groups]
-    if any(column.file_path for of_group in columns for column in of_group):
-        raise JoinError("columns lie in other files")
-    numbers = np.array([[_numbers(column, content) for column in of_group] for of_group in columns], np.uint32)
-    codecs = np.array([[_CODECS[column.compression] for column in of_group] for of_group in columns], np.uint8)
-    rows = [group.num_rows for group in groups]
-    _check(numbers.astype(np.int64), rows, template.flat, end)
-    return Parts(template, checksum, rows, numbers, codecs)
+    numbers = np.array([[_numbers(column, content) for column in of_group] for of_group in found.columns], np.uint32)
+    codecs = np.array([[column[_CODEC] for column in of_group] for of_group in found.columns], np.uint8)
+    _check(numbers.astype(np.int64), found.rows, template.flat, end)
+    return Parts(template, checksum, found.rows, numbers, codecs)
 
 
 def _check(numbers: Numbers, rows: Sequence[int], flat: NDArray[np.bool_], end: int) -> None:
@@ -127,13 +184,7 @@ def stated(contents: NDArray[np.uint8], places: Numbers) -> Numbers:
     return values
 
 
-def _numbers(column: Any, file: bytes) -> tuple[int, ...]:
-    data = column.data_page_offset
-    return (
-        column.num_values,
-        column.total_uncompressed_size,
-        column.total_compressed_size,
-        data,
-        column.dictionary_page_offset or 0,
-        _value_count(file, data),
-    )
+def _numbers(column: dict[int, int], file: bytes) -> tuple[int, ...]:
+    _, *wanted, dictionary = _WANTED
+    found = [column[name] for name in wanted]
+    return *found, column.get(dictionary, 0), _value_count(file, column[_DATA_OFFSET])

@@ -49,9 +49,20 @@ class Selection:
         return all(pa.types.is_primitive(kind) for kind in self.schema.types)
 
     @cached_property
+    def is_flat(self) -> bool:
+        """Whether no column has lists or maps at any depth: each has one value a row, and damaged ones have as many."""
+        return not any(map(_repeats, self.schema.types))
+
+    @cached_property
     def filter_schema(self) -> pa.Schema:
         """Logical schema of what the filter needs."""
         return arrow_schema(self.filter_fields)
+
+
+def _repeats(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return any(_repeats(kind.field(i).type) for i in range(kind.num_fields))
+    return pa.types.is_nested(kind) or isinstance(kind, pa.BaseExtensionType)
 
 
 def selected(

@@ -12,7 +12,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from pyloader_delta.delta.compact import I32, I64, LIST, STOP, STRUCT, Reader, header, list_header, signed, structs
+from pyloader_delta.delta.compact import (
+    BINARY,
+    I32,
+    I64,
+    LIST,
+    STOP,
+    STRUCT,
+    Reader,
+    header,
+    list_header,
+    signed,
+    structs,
+)
 
 Numbers = NDArray[np.int64]
 
@@ -28,18 +40,20 @@ class FooterTemplate:
     Args:
         metadata: A footer.
         footer: The same, as it is written.
+        end: Where what is behind its row groups begins.
     """
 
-    def __init__(self, metadata: pq.FileMetaData, footer: bytes) -> None:
+    def __init__(self, metadata: pq.FileMetaData, footer: bytes, end: int) -> None:
         self._metadata, self._arrow_schema = metadata, _arrow_schema(metadata)
         columns = [metadata.schema.column(i) for i in range(metadata.num_columns)]
         self.flat = np.array([column.max_repetition_level == 0 for column in columns])
         """Which columns have one value a row."""
         fields = Reader(footer).fields()
-        self._start = header(1, I32) + fields[1] + header(1, LIST) + fields[_NAMES] + header(1, I64)
-        self._end = b""
+        self.start = header(1, I32) + fields[1] + header(1, LIST) + fields[_NAMES] + header(1, I64)
+        """What they begin with: all before the number of rows."""
+        self._rest, self._end = footer[end:], b""
         last = 4
-        for name, of in ((_KEY_VALUES, LIST), (_CREATED_BY, 8)):
+        for name, of in ((_KEY_VALUES, LIST), (_CREATED_BY, BINARY)):
             if name in fields:
                 self._end += header(name - last, of) + fields[name]
                 last = name
@@ -47,6 +61,10 @@ class FooterTemplate:
         self._template, self._codecs, numbers, ends = _template([c[3] for c in structs(row_group[1])])
         self._numbers = (numbers[:, :, None] + np.arange(WIDTH)).reshape(-1)
         self._row_group_numbers = (ends[:, None] + np.arange(WIDTH)).reshape(-1)
+
+    def is_plainly_of(self, footer: bytes, end: int) -> bool:
+        """Return whether a footer is alike by its bytes; what is behind its row groups begins at `end`."""
+        return footer.startswith(self.start) and footer[end:] == self._rest
 
     def is_of(self, metadata: pq.FileMetaData) -> bool:
         """Return whether a file with this footer is alike."""
@@ -72,7 +90,7 @@ class FooterTemplate:
         of_groups = np.stack([numbers[:, :, 1].sum(axis=1), np.asarray(rows, np.int64)], axis=1)
         found[:, self._row_group_numbers] = _padded(of_groups)
         n_rows = signed(sum(rows)) + header(1, LIST) + list_header(n, STRUCT)
-        return self._start + n_rows + found.tobytes() + self._end + STOP
+        return self.start + n_rows + found.tobytes() + self._end + STOP
 
 
 def _arrow_schema(metadata: pq.FileMetaData) -> pa.Schema:

@@ -34,9 +34,13 @@ KINDS = {
     "day": pa.date32(),
     "time": pa.timestamp("us", "UTC"),
     "decimal": pa.decimal128(20, 3),
+    "struct": pa.struct({"a": pa.int16(), "b": pa.struct({"c": pa.string()})}),
+}
+REPEATED = {
     "list": pa.list_(pa.int32()),
-    "struct": pa.struct({"a": pa.int16(), "b": pa.list_(pa.string())}),
+    "fixed": pa.list_(pa.float32(), 2),
     "map": pa.map_(pa.string(), pa.float64()),
+    "below": pa.struct({"a": pa.int16(), "b": pa.list_(pa.string())}),
 }
 
 
@@ -52,8 +56,10 @@ def value(name, i):
         "day": dt.date(2020, 1, 1) + dt.timedelta(days=i),
         "time": dt.datetime(2020, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=i),
         "decimal": decimal.Decimal(i) / 8,
+        "struct": {"a": i % 100, "b": None if i % 4 else {"c": str(i)}},
         "list": [i, None, -i][: i % 4],
-        "struct": {"a": i % 100, "b": [str(i)] * (i % 3)},
+        "fixed": [i, -i],
+        "below": {"a": i % 100, "b": [str(i)] * (i % 3)},
         "map": [(str(k), float(k)) for k in range(i % 3)],
     }[name]
 
@@ -116,6 +122,25 @@ def test_rows_of_all_types_are_those_of_each_file(tmp_path, alone, compression, 
     found = opened(tables[0].schema).read_together(chunks)
     assert not alone
     same(found, pa.concat_tables(tables))
+
+
+@pytest.mark.parametrize("name", REPEATED)
+def test_lists_are_read_alone(tmp_path, alone, name):
+    """Damage can give a page of them other rows than it had: those of the files behind it would move."""
+    tables = [rows(start, 40, REPEATED) for start in (0, 40)]
+    chunks = written(tmp_path, tables)
+    schema = pa.schema([tables[0].schema.field(name)])
+    for run in (files := opened(schema)).together(chunks):
+        files.read_together(run)
+    same(files.read_together(chunks), pa.concat_tables(tables).select([name]))
+    assert alone == [chunk.path for chunk in chunks] * 2
+
+
+def test_columns_beside_lists_are_read_as_one(tmp_path, alone):
+    tables = [rows(start, 40, REPEATED | KINDS) for start in (0, 40)]
+    found = opened(rows(0, 1).schema).read_together(written(tmp_path, tables))
+    assert not alone
+    same(found, pa.concat_tables(tables).select(list(KINDS)))
 
 
 def test_columns_of_several_pages_are_read_alone(tmp_path, alone):
@@ -348,6 +373,24 @@ def test_a_page_that_states_more_values_than_it_has_pushes_no_others(tmp_path, n
     path.write_bytes(text[:place] + more + text[place + len(more) :])
     assert pq.read_table(path).equals(tables[1].cast(pa.schema([schema.field("x")])))  # alone nobody notices
     same(opened(schema).read_together(chunks), pa.concat_tables(tables))
+
+
+def test_a_footer_that_pyarrow_dies_of_is_an_error(tmp_path):
+    """It says how often each level is there, for one level too few: `RowGroupMetaData.column` ends the process then."""
+    tables = [pa.table({"x": [start, None, start]}) for start in range(3)]
+    chunks = written(tmp_path, tables)
+    path = tmp_path / "01.parquet"
+    text = bytearray(path.read_bytes())
+    levels = header(1, 9) + list_header(2, 6) + signed(1) + signed(2)
+    place = text.rindex(levels)
+    text[place : place + len(levels)] = header(1, 9) + list_header(1, 6) + signed(1)
+    text[-8:-4] = (int.from_bytes(text[-8:-4], "little") - 1).to_bytes(4, "little")
+    path.write_bytes(text)
+    chunks[1] = Chunk(str(path), 1000, range(3), 0, range(3), file_bytes=len(text))
+    found = opened(tables[0].schema).read_together(chunks)  # the levels' numbers are for nothing that is read
+    same(found, pa.concat_tables(tables))
+    with pytest.raises(ReadError, match=r"01\.parquet.*histogram"):
+        opened(tables[0].schema)._of_one_file(chunks[1:2])
 
 
 def test_a_page_of_another_type_is_an_error(tmp_path):
