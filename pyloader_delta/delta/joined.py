@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pyloader_delta.delta.parts import MAGIC, JoinError, Parts, learned, lying, stated
+from pyloader_delta.delta.parts import MAGIC, JoinError, Parts, extents, learned, stated
 from pyloader_delta.delta.template import FooterTemplate
 from pyloader_delta.values import Chunk
 
@@ -96,7 +96,7 @@ class Footers:
         with self._lock:
             templates = list(self._templates)
         known = next((one for one in templates if footer.startswith(one.start)), None)
-        found = lying(footer, None if known is None else len(known.start))
+        found = extents(footer, None if known is None else len(known.start))
         template = next((one for one in templates if one.is_plainly_of(footer, found.end)), None)
         if template is None:
             metadata = pq.read_metadata(pa.BufferReader(file))

@@ -45,7 +45,7 @@ class Parts(NamedTuple):
         return int(self.numbers.nbytes + self.codecs.nbytes) + 500
 
 
-class Lying(NamedTuple):
+class Extents(NamedTuple):
     """What a footer says of where columns lie."""
 
     rows: list[int]
@@ -56,7 +56,7 @@ class Lying(NamedTuple):
     """Where what is behind the row groups begins."""
 
 
-def lying(footer: bytes, start: int | None) -> Lying:
+def extents(footer: bytes, start: int | None) -> Extents:
     """Return what a footer says. It is not asked of pyarrow, which ends the process where a footer is damaged.
 
     Args:
@@ -80,7 +80,7 @@ def lying(footer: bytes, start: int | None) -> Lying:
     raise JoinError("there are no row groups")
 
 
-def _row_groups(reader: Reader) -> Lying:
+def _row_groups(reader: Reader) -> Extents:
     rows, columns = [], []
     for _ in range(reader.items()[0]):
         for name, _ in reader.each():
@@ -88,7 +88,7 @@ def _row_groups(reader: Reader) -> Lying:
                 columns.append([_column(reader) for _ in range(reader.items()[0])])
             elif name == 3:
                 rows.append(reader.integer())
-    return Lying(rows, columns, reader.at)
+    return Extents(rows, columns, reader.at)
 
 
 def _column(reader: Reader) -> dict[int, int]:
@@ -109,7 +109,7 @@ _WANTED = (_CODEC, 5, 6, 7, _DATA_OFFSET, 11)  # compression; values, bytes deco
 _ELSEWHERE = (1, 8, 9)  # the path of another file, and what concerns encryption
 
 
-def learned(found: Lying, template: FooterTemplate, checksum: int, content: bytes, end: int) -> Parts:
+def learned(found: Extents, template: FooterTemplate, checksum: int, content: bytes, end: int) -> Parts:
     """Return the parts of a file.
 
     Args:
