@@ -68,7 +68,9 @@ class OpenFiles:
         self._store = store
         self._selection = selection
         # Of row groups that are no neighbours: no rows are counted over them, and only numbers are cheaper to read so
-        self._gaps = selection.row_id is None and not selection.numbered and selection.is_short
+        uncounted = selection.row_id is None and not selection.numbered
+        self._gaps = uncounted and selection.is_short
+        self._joinable = uncounted and selection.filter is None and selection.is_flat
         self._files: OrderedDict[str, DataParquet] = OrderedDict()
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._cursors: OrderedDict[tuple[str, int], Cursor] = OrderedDict()
@@ -112,7 +114,7 @@ class OpenFiles:
         Runs are of one file where columns are more than numbers, unless files are small: to join those of several costs
         a copy.
         """
-        return _runs(chunks, _go_together if self._selection.is_short else self._joins)
+        return _runs(chunks, _go_together if self._selection.is_short else self._read_as_one)
 
     def read_together(self, chunks: Sequence[Chunk]) -> pa.Table:
         """Return the rows of one of the runs that `together` makes: cheaper than one by one.
@@ -120,10 +122,10 @@ class OpenFiles:
         Raises:
             ReadError: As `read`.
         """
-        tables = [table for run in _runs(chunks, self._joins) for table in self._of_files(run)]
+        tables = [table for run in _runs(chunks, self._read_as_one) for table in self._of_files(run)]
         return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
 
-    def _joins(self, before: Chunk, chunk: Chunk) -> bool:
+    def _read_as_one(self, before: Chunk, chunk: Chunk) -> bool:
         return self._one_file(before, chunk) or (
             _go_together(before, chunk)
             and self._is_small(before)
@@ -136,10 +138,8 @@ class OpenFiles:
 
     def _is_small(self, chunk: Chunk) -> bool:
         """Return whether a chunk's file may be read as one with others."""
-        selection, size_bytes = self._selection, chunk.file_bytes
-        counts = selection.row_id is not None or selection.numbered
-        plain = not counts and selection.filter is None and selection.is_flat and chunk.deletion_vector is None
-        return plain and size_bytes is not None and 0 < size_bytes <= _SMALL_BYTES
+        plain = self._joinable and chunk.deletion_vector is None
+        return plain and 0 < (chunk.file_bytes or 0) <= _SMALL_BYTES
 
     def _of_files(self, chunks: Sequence[Chunk]) -> Iterator[pa.Table]:
         """Yield the rows of row groups of one file, or of small ones, which are read as one where that works."""
@@ -156,16 +156,16 @@ class OpenFiles:
 
     def _as_one(self, by_file: Sequence[Sequence[Chunk]]) -> pa.Table | None:
         """Return the rows of small files read as one; None where that fails: each alone then says why, if it does."""
-        chunks = [chunk for of_file in by_file for chunk in of_file]
+        first = by_file[0][0]
         paths, sizes = [of_file[0].path for of_file in by_file], [of_file[0].file_bytes or 0 for of_file in by_file]
         try:
             contents = self._store.read_joined(paths, sizes)
-            footer = self._footers.joined(chunks, contents)
+            footer = self._footers.joined(by_file, contents)
             file = DataParquet(
                 self._store,
-                chunks[0],
+                first,
                 self._selection,
-                chunks[0].version,
+                first.version,
                 metadata=footer,
                 like=self._like,
                 source=pa.BufferReader(pa.py_buffer(contents)),
@@ -174,10 +174,10 @@ class OpenFiles:
             table = file.row_groups(range(footer.num_row_groups))
             file.close()
         except TimeoutError as error:  # each alone would take as long
-            raise ReadError(f"cannot read {many(len(by_file), 'file')} from {chunks[0].path} on: {error}") from error
+            raise ReadError(f"cannot read {many(len(by_file), 'file')} from {first.path} on: {error}") from error
         except Exception:
             return None
-        return table if table.num_rows == sum(chunk.n_rows or 0 for chunk in chunks) else None
+        return table if table.num_rows == footer.num_rows else None
 
     def _of_one_file(self, chunks: Sequence[Chunk]) -> pa.Table:
         """Return the rows of row groups of one file, each column in one piece if it is one of numbers."""

@@ -14,7 +14,6 @@ from pyloader_delta.delta.filters.groups import GroupFilter, Verdict
 from pyloader_delta.delta.parquet import DataParquet, read_errors
 from pyloader_delta.delta.selection import Selection
 from pyloader_delta.delta.sizes import (
-    Leaf,
     Lengths,
     column_leaves,
     constant_bytes,
@@ -158,13 +157,11 @@ class _Last:
 
 
 class _Leaves:
-    """The leaves of the selected columns.
+    """The leaves of the selected columns that the log does not give, in a file and those like it."""
 
-    Args:
-        leaves: Those that the log does not give.
-    """
-
-    def __init__(self, leaves: Sequence[Leaf]) -> None:
+    def __init__(self, parquet: DataParquet, selection: Selection) -> None:
+        columns = [field for field in selection.fields if field.name not in parquet.columns.constants]
+        leaves = [leaf for field in columns for leaf in column_leaves(parquet, field)]
         self.bits_a_row = sum(leaf.bits for leaf in leaves if not leaf.repeated or leaf.column is None)
         self.read = {leaf.column for leaf in leaves if leaf.column is not None}
         """Numbers of those that the file has."""
@@ -181,15 +178,14 @@ def _read(
     counts: Sequence[int] | None,
     last: _Last,
 ) -> Footer:
-    like, leaves = last.known or (None, _Leaves([]))
+    known = last.known
     with read_errors(file.path, version):
-        parquet = DataParquet(store, file, selection, version, size_bytes=file.size_bytes, like=like)
+        parquet = DataParquet(store, file, selection, version, size_bytes=file.size_bytes, like=known and known[0])
         try:
             check_count(file, parquet.metadata.num_rows, version)
-            if like is None or not parquet.view.is_like(like):
-                leaves = _Leaves(_leaves(parquet, selection))
-                last.known = parquet.view, leaves
-            found = _measure(file, parquet, leaves)
+            if known is None or not parquet.view.is_like(known[0]):
+                known = last.known = parquet.view, _Leaves(parquet, selection)
+            found = _measure(file, parquet, known[1])
             if groups is None:
                 return found
             return found._replace(verdicts=groups.judge(file, parquet, counts))
@@ -210,11 +206,6 @@ def check_count(file: DataFile, n_rows: int, version: int | None) -> None:
         f"{named(file.path, version)} has {many(n_rows, 'row')}, but the log {said}; restore the file from a copy of "
         "the table"
     )
-
-
-def _leaves(parquet: DataParquet, selection: Selection) -> list[Leaf]:
-    columns = [field for field in selection.fields if field.name not in parquet.columns.constants]
-    return [leaf for field in columns for leaf in column_leaves(parquet, field)]
 
 
 def _measure(file: DataFile, parquet: DataParquet, leaves: _Leaves) -> Footer:

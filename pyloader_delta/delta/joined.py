@@ -11,8 +11,6 @@ import threading
 import zlib
 from collections import OrderedDict
 from collections.abc import Sequence
-from itertools import groupby
-from operator import attrgetter
 
 import numpy as np
 import pyarrow as pa
@@ -36,11 +34,11 @@ class Footers:
         self._known: OrderedDict[str, Parts] = OrderedDict()
         self._size_bytes = 0
 
-    def joined(self, chunks: Sequence[Chunk], contents: bytearray) -> pq.FileMetaData:
+    def joined(self, by_file: Sequence[Sequence[Chunk]], contents: bytearray) -> pq.FileMetaData:
         """Return the footer of a Parquet file that has the row groups of chunks, in order.
 
         Args:
-            chunks: Whole row groups of several files, one file after the other.
+            by_file: Whole row groups of each of several files.
             contents: The files' bytes, one after the other: those of that file.
 
         Raises:
@@ -50,18 +48,17 @@ class Footers:
         whole, start = memoryview(contents), 0
         rows: list[int] = []
         found, starts = [], []
-        for path, of_file in groupby(chunks, key=attrgetter("path")):
-            chosen = list(of_file)
-            end = start + (chosen[0].file_bytes or 0)
-            parts = self._parts(path, whole[start:end])
-            groups = [chunk.row_group or 0 for chunk in chosen]
+        for of_file in by_file:
+            end = start + (of_file[0].file_bytes or 0)
+            parts = self._parts(of_file[0].path, whole[start:end])
+            groups = [chunk.row_group or 0 for chunk in of_file]
             rows += [parts.rows[i] for i in groups]
             starts += [start] * len(groups)
             found.append(parts if len(groups) == len(parts.rows) else parts.some(groups))
             start = end
         if any(parts.template is not found[0].template for parts in found):
             raise JoinError("files are not alike")
-        if rows != [chunk.n_rows for chunk in chunks]:
+        if rows != [chunk.n_rows for of_file in by_file for chunk in of_file]:
             raise JoinError("a file has other rows than it had")
         numbers = np.concatenate([parts.numbers for parts in found]).astype(np.int64)
         offsets = numbers[:, :, 3:]
@@ -93,18 +90,19 @@ class Footers:
     def _learned(self, content: memoryview, end: int, checksum: int) -> Parts:
         file = bytes(content)
         footer = file[end : -_TAIL.size]
+        found = extents(footer)
         with self._lock:
-            templates = list(self._templates)
-        known = next((one for one in templates if footer.startswith(one.start)), None)
-        found = extents(footer, None if known is None else len(known.start))
-        template = next((one for one in templates if one.is_plainly_of(footer, found.end)), None)
-        if template is None:
-            metadata = pq.read_metadata(pa.BufferReader(file))
-            with self._lock:
-                template = next((one for one in self._templates if one.is_of(metadata)), None)
-                if template is None:
-                    if len(self._templates) == _MAX_TEMPLATES:
-                        raise JoinError("hardly any files are alike")
-                    template = FooterTemplate(metadata, footer, found.end)
-                    self._templates.append(template)
+            template = next((one for one in self._templates if one.is_plainly_of(footer, found.end)), None)
+            if template is None:
+                template = self._template(pq.read_metadata(pa.BufferReader(file)), footer, found.end)
         return learned(found, template, checksum, file, end)
+
+    def _template(self, metadata: pq.FileMetaData, footer: bytes, end: int) -> FooterTemplate:
+        """Return the template of a footer that is no other's byte by byte."""
+        template = next((one for one in self._templates if one.is_of(metadata)), None)
+        if template is None:
+            if len(self._templates) == _MAX_TEMPLATES:
+                raise JoinError("hardly any files are alike")
+            template = FooterTemplate(metadata, footer, end)
+            self._templates.append(template)
+        return template

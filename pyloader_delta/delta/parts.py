@@ -8,12 +8,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pyloader_delta.delta.compact import I32, LIST, Reader, header
+from pyloader_delta.delta.compact import I32, Reader, header
 from pyloader_delta.delta.template import WIDTH, FooterTemplate, Numbers
 
 MAGIC = b"PAR1"
 """What Parquet files begin and end with."""
-_DATA, _DICTIONARY = (0, 3), 2  # types of pages
+_DATA_PAGES, _DICTIONARY_PAGE = (0, 3), 2  # types of pages
 
 
 class JoinError(Exception):
@@ -56,24 +56,14 @@ class Extents(NamedTuple):
     """Where what is behind the row groups begins."""
 
 
-def extents(footer: bytes, start: int | None) -> Extents:
+def extents(footer: bytes) -> Extents:
     """Return what a footer says. It is not asked of pyarrow, which ends the process where a footer is damaged.
-
-    Args:
-        footer: As it is written.
-        start: Where its number of rows is, if that is known.
 
     Raises:
         JoinError: Columns lie in other files, or are encrypted.
         ValueError, IndexError: It is damaged.
     """
-    reader = Reader(footer, start or 0)
-    if start is not None:
-        reader.number()
-        if footer[reader.at : reader.at + 1] == header(1, LIST):
-            reader.at += 1
-            return _row_groups(reader)
-        reader.at = 0
+    reader = Reader(footer)
     for name, _ in reader.each():
         if name == _ROW_GROUPS:
             return _row_groups(reader)
@@ -104,8 +94,9 @@ def _column(reader: Reader) -> dict[int, int]:
 
 
 _ROW_GROUPS = 4
-_CODEC, _DATA_OFFSET = 4, 9
-_WANTED = (_CODEC, 5, 6, 7, _DATA_OFFSET, 11)  # compression; values, bytes decompressed and compressed, offsets
+_CODEC, _DATA, _DICTIONARY = 4, 9, 11  # a column's compression, and the offsets of its pages
+_NUMBERS = (5, 6, 7, _DATA)  # its values, bytes decompressed and compressed
+_WANTED = {_CODEC, *_NUMBERS, _DICTIONARY}
 _ELSEWHERE = (1, 8, 9)  # the path of another file, and what concerns encryption
 
 
@@ -156,23 +147,22 @@ def _value_count(file: bytes, place: int) -> int:
     """
     reader = Reader(file, place)
     page = _page(reader)
-    if page.get(1) == _DICTIONARY:
+    if page.get(1) == _DICTIONARY_PAGE:
         reader.fields()  # the rest of the struct, and then of the header
         reader.fields()
         reader.at += page[3]
         page = _page(reader)
-    is_data = page.get(1) in _DATA and file[reader.at] == header(1, I32)[0]
+    is_data = page.get(1) in _DATA_PAGES and file[reader.at] == header(1, I32)[0]
     return reader.at + 1 if is_data else 0
 
 
 def _page(reader: Reader) -> dict[int, int]:
     """Return the integers of a page's header that are before its struct, and go to where this begins."""
-    found, name = {}, 0
-    while (byte := reader.data[reader.at]) & 0xF == I32:
-        reader.at += 1
-        name += byte >> 4
-        found[name] = reader.number() >> 1
-    reader.at += 1
+    found: dict[int, int] = {}
+    for name, kind in reader.each():
+        if kind != I32:
+            break
+        found[name] = reader.integer()
     return found
 
 
@@ -185,6 +175,4 @@ def stated(contents: NDArray[np.uint8], places: Numbers) -> Numbers:
 
 
 def _numbers(column: dict[int, int], file: bytes) -> tuple[int, ...]:
-    _, *wanted, dictionary = _WANTED
-    found = [column[name] for name in wanted]
-    return *found, column.get(dictionary, 0), _value_count(file, column[_DATA_OFFSET])
+    return *(column[name] for name in _NUMBERS), column.get(_DICTIONARY, 0), _value_count(file, column[_DATA])

@@ -29,7 +29,6 @@ from pyloader_delta.delta.compact import (
 Numbers = NDArray[np.int64]
 
 _NAMES, _KEY_VALUES, _CREATED_BY = 2, 5, 6  # fields of a footer; names: the schema's elements
-_ARROW_SCHEMA = b"ARROW:schema"
 WIDTH = 5
 """Bytes of a number, as many for each, so that all have their places: Thrift takes these as well as shorter ones."""
 
@@ -49,8 +48,7 @@ class FooterTemplate:
         self.flat = np.array([column.max_repetition_level == 0 for column in columns])
         """Which columns have one value a row."""
         fields = Reader(footer).fields()
-        self.start = header(1, I32) + fields[1] + header(1, LIST) + fields[_NAMES] + header(1, I64)
-        """What they begin with: all before the number of rows."""
+        self._start = header(1, I32) + fields[1] + header(1, LIST) + fields[_NAMES] + header(1, I64)
         self._rest, self._end = footer[end:], b""
         last = 4
         for name, of in ((_KEY_VALUES, LIST), (_CREATED_BY, BINARY)):
@@ -64,14 +62,12 @@ class FooterTemplate:
 
     def is_plainly_of(self, footer: bytes, end: int) -> bool:
         """Return whether a footer is alike by its bytes; what is behind its row groups begins at `end`."""
-        return footer.startswith(self.start) and footer[end:] == self._rest
+        return footer.startswith(self._start) and footer[end:] == self._rest
 
     def is_of(self, metadata: pq.FileMetaData) -> bool:
         """Return whether a file with this footer is alike."""
         if metadata.created_by != self._metadata.created_by or not metadata.schema.equals(self._metadata.schema):
             return False
-        if (metadata.metadata or {}).get(_ARROW_SCHEMA) == (self._metadata.metadata or {}).get(_ARROW_SCHEMA):
-            return True
         return bool(_arrow_schema(metadata).equals(self._arrow_schema, check_metadata=True))
 
     def footer(self, rows: Sequence[int], numbers: Numbers, codecs: NDArray[np.uint8]) -> bytes:
@@ -90,7 +86,7 @@ class FooterTemplate:
         of_groups = np.stack([numbers[:, :, 1].sum(axis=1), np.asarray(rows, np.int64)], axis=1)
         found[:, self._row_group_numbers] = _padded(of_groups)
         n_rows = signed(sum(rows)) + header(1, LIST) + list_header(n, STRUCT)
-        return self.start + n_rows + found.tobytes() + self._end + STOP
+        return self._start + n_rows + found.tobytes() + self._end + STOP
 
 
 def _arrow_schema(metadata: pq.FileMetaData) -> pa.Schema:

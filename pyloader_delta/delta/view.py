@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from itertools import accumulate
 from typing import Protocol
 
@@ -72,8 +73,7 @@ class View:
             self.stored_schema, check_metadata=True
         ):
             return None
-        view = View.__new__(View)
-        view.__dict__.update(self.__dict__)
+        view = copy(self)
         view.starts = _starts(file.metadata)
         return view
 

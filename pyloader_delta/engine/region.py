@@ -22,6 +22,9 @@ from pyloader_delta.engine.slabs import aligned, put
 from pyloader_delta.engine.wide import fixed, is_wide, width_of
 from pyloader_delta.permute import permuted
 
+SMALLEST_BYTES = 1 << 20
+"""Of a window's numbers, from which on it has a region: smaller windows lie in a processor's cache as they are."""
+
 
 @dataclass(frozen=True)
 class Layout:

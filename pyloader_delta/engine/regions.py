@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pyloader_delta.engine.region import Region, load_layout, wide_names, without
+from pyloader_delta.engine.region import SMALLEST_BYTES, Region, load_layout, wide_names, without
 from pyloader_delta.engine.slabs import SlabPool
 from pyloader_delta.engine.tasks import ReadTask
-
-_SMALLEST_BYTES = 1 << 20  # smaller windows lie in a processor's cache as they are
 
 
 class Regions:
@@ -36,7 +34,7 @@ class Regions:
         region = self._regions.get(key)
         if region is None:
             size = load_layout(self._layout).size_bytes(task.window_rows) if self._layout is not None else 0
-            if self._layout is None or size < _SMALLEST_BYTES or key in self._begun:
+            if self._layout is None or size < SMALLEST_BYTES or key in self._begun:
                 self._begun.add(key)
                 return None
             region = self._regions[key] = Region(self._pool.take(size), task.window_rows, self._layout)

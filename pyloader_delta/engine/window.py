@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pyloader_delta.columns import FILES, column_kind
 from pyloader_delta.engine.opening import Described, Gathered, Opening, merged_fields, opening
-from pyloader_delta.engine.region import Layout
+from pyloader_delta.engine.region import SMALLEST_BYTES, Layout
 from pyloader_delta.engine.rows import Rows
 from pyloader_delta.engine.tasks import Segment
 from pyloader_delta.engine.wide import as_bytes
@@ -125,7 +125,7 @@ class WindowBlocks:
     @cached_property
     def _is_small(self) -> bool:
         widths = sum(dtype.itemsize for dtype in self.dtypes.values() if dtype is not None)
-        return int(self.starts[-1]) * widths <= _JOINED_BYTES
+        return int(self.starts[-1]) * widths <= SMALLEST_BYTES
 
     def rows(self, name: str) -> Rows | None:
         """Return a column for rows to be copied out of it one by one; None where Arrow is to take them."""
@@ -158,7 +158,6 @@ class WindowBlocks:
         return list(dict.fromkeys(found))
 
 
-_JOINED_BYTES = 1 << 20  # of all columns of numbers: larger ones have a region, where that is possible
 _SMALL = 1 << 16  # rows: a part of an order costs as much as ten times as many rows of the whole, in steps of NumPy's
 
 

@@ -356,7 +356,7 @@ def test_a_footer_that_points_into_the_next_file_is_an_error(tmp_path, column, m
     with_footer(path, parts.template.footer(parts.rows, numbers, parts.codecs))
     (first,) = chunks_of(str(path))
     with pytest.raises(JoinError, match="what cannot be"):
-        joined.Footers().joined([first, chunks[1]], Store("/").read_joined(*sources([first, chunks[1]])))
+        joined.Footers().joined([[first], chunks[1:]], Store("/").read_joined(*sources([first, chunks[1]])))
 
 
 @pytest.mark.parametrize("nullable", [False, True])
@@ -401,7 +401,7 @@ def test_a_page_of_another_type_is_an_error(tmp_path):
     text[5:6] = signed(1)  # an index page, which nobody writes
     (tmp_path / "01.parquet").write_bytes(text)
     with pytest.raises(JoinError, match="what cannot be"):
-        joined.Footers().joined(chunks, Store("/").read_joined(*sources(chunks)))
+        joined.Footers().joined([[chunk] for chunk in chunks], Store("/").read_joined(*sources(chunks)))
     with pytest.raises(ReadError, match=r"01\.parquet"):
         opened(tables[0].schema).read_together(chunks)
 

@@ -65,7 +65,7 @@ def test_gathered_rows_are_those_of_the_segments(key, sizes, second, copied, lea
 @pytest.mark.parametrize("limit", [40 * 12, 40 * 12 - 1])
 def test_numbers_of_small_windows_are_joined_once_for_all_runs_that_mix_them(monkeypatch, limit):
     """All columns of numbers together count, 12 bytes a row here: each alone would be small in any window."""
-    monkeypatch.setattr("pyloader_delta.engine.window._JOINED_BYTES", limit)
+    monkeypatch.setattr("pyloader_delta.engine.window.SMALLEST_BYTES", limit)
     there, found = window(100, 10, 20, 10), []
     for start, stop in ((0, 25), (25, 40)):
         found += gather([there], [segment(40, start, stop, ("rows", 1))], names=NAMES).arrays[0].tolist()
