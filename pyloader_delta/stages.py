@@ -114,11 +114,12 @@ class Stages:
         """Return chunks in runs that `read_run` reads at once: they are of one file, and their rows are as planned."""
         return [[chunk] for chunk in chunks] if self.numbered else self.reader._together(chunks)
 
-    def read_run(self, chunks: Sequence[Chunk]) -> list[pa.RecordBatch]:
-        """Return the rows of one of these runs."""
+    def read_run(self, chunks: Sequence[Chunk], *, apart: bool = False) -> list[pa.RecordBatch]:
+        """Return the rows of one of these runs; `apart`: blocks of some size need not be joined."""
         if len(chunks) == 1:
             return self.read(chunks[0])
-        return to_batches(self.reader._read_together(chunks), exact=self.dataset.input_format == "python", place="")
+        exact = self.dataset.input_format == "python"
+        return to_batches(self.reader._read_together(chunks), exact=exact, place="", apart=apart)
 
     def keep_cursors(self, kept: Collection[tuple[str, int]]) -> None:
         """Close cursors in row groups other than these, given as (path, row group)."""

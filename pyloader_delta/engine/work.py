@@ -68,7 +68,7 @@ class StagesLike(Protocol):
     def together(self, chunks: Sequence[Chunk]) -> list[list[Chunk]]:
         """Return chunks in runs that `read_run` reads at once."""
 
-    def read_run(self, chunks: Sequence[Chunk]) -> list[pa.RecordBatch]: ...
+    def read_run(self, chunks: Sequence[Chunk], *, apart: bool = False) -> list[pa.RecordBatch]: ...
     def keep_cursors(self, kept: Collection[tuple[str, int]]) -> None:
         """Close cursors in row groups other than these, given as (path, row group)."""
 
@@ -109,7 +109,10 @@ class Workshop:
         schemas: list[tuple[str, pa.Schema]] = []
         position = task.positions.start
         for chunks in self._stages.together(task.chunks):
-            batches = self._stages.read_run(chunks) if task.instead is None else self._stood_in(task.instead, chunks[0])
+            if task.instead is None:
+                batches = self._stages.read_run(chunks, apart=region is not None)
+            else:
+                batches = self._stood_in(task.instead, chunks[0])
             schemas += [(chunks[0].path, batch.schema) for batch in batches if batch.num_rows]
             if self._stages.numbered:
                 codes = self._stages.row_numbers(chunks[0], sum(batch.num_rows for batch in batches))

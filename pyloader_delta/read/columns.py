@@ -19,7 +19,7 @@ from pyloader_delta.read.storable import storable
 from pyloader_delta.schemas import BySchema
 
 
-def to_batches(value: Any, *, exact: bool, place: str) -> list[pa.RecordBatch]:
+def to_batches(value: Any, *, exact: bool, place: str, apart: bool = False) -> list[pa.RecordBatch]:
     """Return the rows of `value`, in order.
 
     Args:
@@ -28,6 +28,7 @@ def to_batches(value: Any, *, exact: bool, place: str) -> list[pa.RecordBatch]:
             int (within int64), float, str, bytes, bool, or None, travels pickled value by value. Otherwise columns of
             lists take Arrow's types.
         place: Names the call in errors.
+        apart: Whether a table's pieces may stay apart, as each is copied to where its rows belong.
 
     Raises:
         ContractError: `value` is none of the allowed kinds, columns differ in length, two have one name, or one has an
@@ -36,7 +37,7 @@ def to_batches(value: Any, *, exact: bool, place: str) -> list[pa.RecordBatch]:
     if isinstance(value, pa.RecordBatch):
         return [_ours(value, place)]
     if isinstance(value, pa.Table):
-        return _table_batches(value, place)
+        return _table_batches(value, place, apart)
     if is_pandas(value):
         return _dict_batches(frame_columns(value, exact=exact, place=place), len(value), exact=exact, place=place)
     if type(value).__module__.startswith("polars") and hasattr(value, "to_arrow"):
@@ -116,12 +117,18 @@ def _is_odd(kind: pa.DataType) -> bool:
 _PLAIN = {pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.null()}
 
 
-def _table_batches(table: pa.Table, place: str) -> list[pa.RecordBatch]:
+_APART_BYTES = 1 << 15
+"""Of a column of a table's piece, from which on a call of NumPy's for it costs less than to copy it once more."""
+
+
+def _table_batches(table: pa.Table, place: str, apart: bool = False) -> list[pa.RecordBatch]:
     table = _ours(table, place)
     if table.num_columns == 0:
         return [rows_alone(table.num_rows)] if table.num_rows else []
     batches: list[pa.RecordBatch] = table.to_batches()
     if len(batches) < 2:
+        return batches
+    if apart and table.get_total_buffer_size() >= len(batches) * table.num_columns * _APART_BYTES:
         return batches
     with contextlib.suppress(pa.ArrowInvalid):  # a string column beyond 2 GiB stays in several batches
         batches = table.combine_chunks().to_batches()

@@ -7,8 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fakes import NumpyThrough
 
 from pyloader_delta import DataLoader, Dataset, DeltaDataReader, NumpyDataCollator
+from pyloader_delta.engine.blocks import Blocks
 from pyloader_delta.permute import permuted
 from pyloader_delta.plan.epoch import plan_epoch
 
@@ -78,6 +80,33 @@ class Modules(Dataset):
     def batch_encode(self, batch):
         heavy = sorted({"deltalake", "pandas", "tensorflow", "torch"} & sys.modules.keys())
         return {"heavy": [",".join(heavy)] * len(batch["id"])}
+
+
+def test_files_that_are_read_together_are_not_joined_before_their_rows_are_placed(tmp_path, monkeypatch):
+    """It would be a copy of all for nothing."""
+    from deltalake import write_deltalake
+
+    per_file, n_files, root = 80_000, 9, str(tmp_path / "t")
+    for number in range(n_files):  # of 1.3 MB each: smaller ones are read as one
+        ids = np.arange(number * per_file, (number + 1) * per_file)
+        noise = np.random.default_rng(number).integers(0, 2**60, per_file)
+        write_deltalake(root, pa.table({"id": ids, "noise": noise, "sum": ids + noise}), mode="append")
+    read = []
+
+    class Noted(Blocks):
+        def add(self, batches, chunks):
+            read.append((len(chunks), len(batches), self._region is not None))
+            super().add(batches, chunks)
+
+    monkeypatch.setattr("pyloader_delta.engine.work.Blocks", Noted)
+    reader, rows = DeltaDataReader(batch_size=1000, shuffle=True), per_file * n_files
+    with DataLoader(reader, NumpyThrough(), NumpyDataCollator(), root, shuffle_window=rows, num_workers=0) as loader:
+        batches = list(loader)
+    assert sorted(np.concatenate([batch["id"] for batch in batches])) == list(range(rows))
+    assert all((batch["sum"] == batch["id"] + batch["noise"]).all() for batch in batches)
+    assert sum(n_chunks for n_chunks, _, _ in read) == n_files
+    assert max(n_chunks for n_chunks, _, _ in read) > 1
+    assert all(n_blocks == n_chunks and placed for n_chunks, n_blocks, placed in read), read
 
 
 @pytest.mark.parametrize("input_format", ["python", "numpy"])

@@ -283,3 +283,22 @@ def test_a_folder_may_be_a_file_uri(tmp_path):
     root = number_files(tmp_path / "a folder", [2])
     uri = Path(root).as_uri()
     assert CountedNumbers().chunks(uri) == CountedNumbers().chunks(root)
+
+
+# Tables in several pieces -----------------------------------------------------------------------------------------
+
+
+def _addresses(blocks):
+    return [column.buffers()[1].address for block in blocks for column in block.columns]
+
+
+def test_large_pieces_of_a_table_may_stay_where_they_are_and_small_ones_are_joined():
+    pieces = [pa.record_batch({"x": np.arange(8192) + n, "y": np.arange(8192.0) - n}) for n in range(3)]
+    table = pa.Table.from_batches(pieces)
+    apart = to_batches(table, exact=False, place="", apart=True)
+    assert _addresses(apart) == _addresses(pieces)
+    (joined,) = to_batches(table, exact=False, place="")
+    assert pa.Table.from_batches([joined]).equals(table)
+    small = pa.Table.from_batches([pa.record_batch(piece.slice(0, 100).to_pydict()) for piece in pieces])
+    (joined,) = to_batches(small, exact=False, place="", apart=True)
+    assert pa.Table.from_batches([joined]).equals(small)
