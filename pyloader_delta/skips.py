@@ -1,8 +1,10 @@
-"""`on_error="skip"`: rows that cannot be encoded are found, and others of their batch repeated in their places."""
+"""`on_error="skip"`: rows that cannot be encoded are found, and others of their batch, or of other chunks, repeated in
+their places."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from pyloader_delta.engine.trial import deadly
 from pyloader_delta.errors import LoaderError, ValueTypeError, WorkerDied
 from pyloader_delta.stages import Stages
 from pyloader_delta.values import Columns
+from pyloader_delta.words import many
 
 _TEXT = 300  # characters of an error that are kept
 
@@ -45,22 +48,51 @@ class SkippingStages(Stages):
 
     def _group(self, columns: Columns, call: Call, sizes: Sequence[int], start: int) -> list[Any]:
         """Return the batches of one call, without the rows that cannot be encoded."""
-        try:
-            if self.careful and (how := deadly(lambda: self._made(columns, call, sizes))):
-                raise WorkerDied(f"a worker {how} while it encoded")
-            return self._made(columns, call, sizes)
-        except Exception as error:
-            if not _skippable(error):
-                raise
-            bad: dict[int, BaseException] = {}
-            for rows in np.split(np.arange(columns.n_rows), np.cumsum(sizes)[:-1]):
-                bad |= self._bad(columns, call, rows)
-            if not bad:
-                error.add_note("pyloader_delta: no single row is to blame, so none was skipped (on_error='skip')")
-                raise
-        made = self._made(_taken(columns, _refilled(sizes, bad)), call, sizes)
-        self.skipped += [(start + row, text_of(error)) for row, error in sorted(bad.items())]
-        return made
+        found = self._tried(columns, call, sizes)
+        if isinstance(found, list):
+            return found
+        batches = np.split(np.arange(columns.n_rows), np.cumsum(sizes)[:-1])
+        bad = [self._bad(columns, call, rows) for rows in batches]
+        if not any(bad) and len(sizes) == 1:
+            found.add_note("pyloader_delta: no single row is to blame, so none was skipped (on_error='skip')")
+            raise found
+        rows = [_refilled(rows, wrong) for rows, wrong in zip(batches, bad, strict=True)]
+        if any(bad) and all(map(len, rows)):
+            found = self._tried(_taken(columns, np.concatenate(rows)), call, sizes)
+        if not isinstance(found, list):
+            found, (epoch, first) = [], call
+            for i, (own, wrong) in enumerate(zip(rows, bad, strict=True)):
+                own_rows = [_taken(columns, own)] if len(own) else []
+                others = self._others(start + int(batches[i][-1]), (epoch, first + i), sizes[i])
+                found += self._stood_in(chain(own_rows, others), (epoch, first + i), sizes[i], wrong)
+        for wrong in bad:
+            self.skipped += [(start + row, text_of(error)) for row, error in sorted(wrong.items())]
+        return found
+
+    def _stood_in(
+        self, candidates: Iterable[Columns], call: Call, n_rows: int, bad: Mapping[int, BaseException]
+    ) -> list[Any]:
+        """Return one batch of the first rows that can be encoded; else raise why the batch's own cannot."""
+        error = next(iter(bad.values()), None)
+        for some in candidates:
+            found = self._tried(_taken(some, np.resize(np.arange(some.n_rows), n_rows)), call, (n_rows,))
+            if isinstance(found, list):
+                return found
+            error = error or found
+        assert error is not None
+        error.add_note(
+            "pyloader_delta: no row of the batch can be encoded, nor one of the chunks after it, to stand in for it "
+            "(on_error='skip')"
+        )
+        raise error
+
+    def _others(self, row: int, call: Call, n_rows: int) -> Iterator[Columns]:
+        """Yield rows of other chunks that can be encoded, as many as a batch has at most, for a batch's last row."""
+        for some in self.others(row, n_rows):
+            bad = self._bad(some, call, np.arange(some.n_rows))
+            good = [row for row in range(some.n_rows) if row not in bad]
+            if good:
+                yield _taken(some, np.array(good))
 
     def _made(self, columns: Columns, call: Call, sizes: Sequence[int]) -> list[Any]:
         if not self.keeps_nothing:  # user code may have changed what it got when it raises, and gets it once more then
@@ -68,47 +100,45 @@ class SkippingStages(Stages):
         return list(super().batches(columns, *call, sizes, (len(sizes),)))
 
     def _bad(self, columns: Columns, call: Call, rows: NDArray[np.int64]) -> dict[int, BaseException]:
-        """Return the rows among some that cannot be encoded, even alone, with their errors: by halving."""
-        error = self._error(_taken(columns, rows), call)
-        if error is None:
+        """Return the rows among some that cannot be encoded, with their errors: by halving.
+
+        They are those that cannot be encoded alone, or all of some that end a worker together and in no smaller part.
+        """
+        found = self._tried(_taken(columns, rows), call, (len(rows),))
+        if isinstance(found, list):
             return {}
         if len(rows) == 1:
-            return {int(rows[0]): error}
+            return {int(rows[0]): found}
         half = len(rows) // 2
-        return self._bad(columns, call, rows[:half]) | self._bad(columns, call, rows[half:])
+        bad = self._bad(columns, call, rows[:half]) | self._bad(columns, call, rows[half:])
+        return dict.fromkeys(rows.tolist(), found) if not bad and isinstance(found, WorkerDied) else bad
 
-    def _error(self, columns: Columns, call: Call) -> BaseException | None:
-        sizes = (columns.n_rows,)
+    def _tried(self, columns: Columns, call: Call, sizes: Sequence[int]) -> list[Any] | Exception:
+        """Return the batches of one call, or the error of rows that cannot be encoded."""
         if self.careful and (how := deadly(lambda: self._made(columns, call, sizes))):
-            return WorkerDied(f"a worker {how} while it encoded this row")
+            return WorkerDied(f"a worker {how} while it encoded {many(sum(sizes), 'row')}")
         try:
-            self._made(columns, call, sizes)
+            return self._made(columns, call, sizes)
         except Exception as error:
             if not _skippable(error):
                 raise
             return error
-        return None
 
 
 def _skippable(error: BaseException) -> bool:
     return not isinstance(error, LoaderError) or isinstance(error, (ValueTypeError, WorkerDied))
 
 
-def _refilled(sizes: Sequence[int], bad: dict[int, BaseException]) -> NDArray[np.int64]:
-    """Return which row stands in each place: the rows themselves, and for those that are bad others of their batch."""
-    rows = np.arange(sum(sizes))
-    start = 0
-    for n_rows in sizes:
-        wrong = [row for row in range(start, start + n_rows) if row in bad]
-        good = [row for row in range(start, start + n_rows) if row not in bad]
-        if wrong and not good:
-            error = bad[wrong[0]]
-            error.add_note("pyloader_delta: no row of the batch can be encoded, so none can stand in for the others")
-            raise error
-        for number, row in enumerate(wrong):
-            rows[row] = good[number % len(good)]
-        start += n_rows
-    return rows
+def _refilled(rows: NDArray[np.int64], bad: Collection[int]) -> NDArray[np.int64]:
+    """Return which row stands in the place of each row of a batch: others for those that are bad; none if all are."""
+    wrong = [place for place, row in enumerate(rows.tolist()) if row in bad]
+    good = [row for row in rows.tolist() if row not in bad]
+    if not good:
+        return rows[:0]
+    found = rows.copy()
+    for number, place in enumerate(wrong):
+        found[place] = good[number % len(good)]
+    return found
 
 
 def _cut(columns: Columns, start: int, stop: int) -> Columns:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -65,6 +65,7 @@ class Stages:
         self.seed, self.numbered = seed, numbered
         self.careful = False
         self.skipped: list[tuple[int, str]] = []
+        self.others: Callable[[int, int], Iterator[Columns]] = no_others
         self.encode_seconds = 0.0
         self.seeds_globals = False
         """Whether the process's own random states are seeded before each call: only in worker processes."""
@@ -208,6 +209,11 @@ class Stages:
         if batch is None:
             raise ContractError(f"{_name(self.collator)}.collate_batch returned None; is a return missing?")
         return batch
+
+
+def no_others(row: int, most: int) -> Iterator[Columns]:
+    """Yield no other rows."""
+    yield from ()
 
 
 def finalized(collator: DataCollator[Any], batch: Any) -> Any:

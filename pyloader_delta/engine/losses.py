@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 from pyloader_delta.errors import LoaderError, ReadError, StageError, WorkerDied
 from pyloader_delta.values import Chunk, EpochLike
 
@@ -45,9 +47,24 @@ class Losses:
             return None
         if chunks[position].n_rows is None:
             return ()
-        n = len(chunks)
-        after = (chunks[(position + i) % n] for i in range(1, min(n, _STAND_INS + 1)))
-        return tuple(chunk for chunk in after if chunk.n_rows)
+        return tuple(chunk for chunk in self._after(position, min(len(chunks) - 1, _STAND_INS)) if chunk.n_rows)
+
+    def instead_of_rows(self, window: int) -> tuple[Chunk, ...]:
+        """Return the chunks that may stand in for batches that end in a window; none where no rows are skipped.
+
+        They are those after its unit, not after the window: this may depend on the budget, that is the plan's.
+        """
+        if self._lost is None:
+            return ()
+        units, windows = self._plan.units, self._plan.windows
+        last = bisect_right(units, units[window]) - 1
+        n_chunks = min(len(self._plan.chunks), _STAND_INS)
+        return tuple(chunk for chunk in self._after(windows[last].stop - 1, n_chunks) if chunk.n_rows != 0)
+
+    def _after(self, position: int, n: int) -> list[Chunk]:
+        """Return the chunks after one, the first again after the last."""
+        chunks = self._plan.chunks
+        return [chunks[(position + i) % len(chunks)] for i in range(1, n + 1)]
 
 
 def _of_a_chunk(error: BaseException) -> bool:

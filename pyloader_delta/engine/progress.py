@@ -22,7 +22,7 @@ class Progress:
         self.plan = plan
         self._kinds = kinds
         losses = Losses(plan, lost)
-        self.instead, self._again = losses.instead, losses.again
+        self.instead, self._again, self._instead_of_rows = losses.instead, losses.again, losses.instead_of_rows
         self._types: dict[int, FileTypes] = {}  # first position of a read → its files' types
         self._columns: list[tuple[str, ...]] = []  # of each ready window
         self.base = base
@@ -329,7 +329,8 @@ class Progress:
                 rest = self.plan.rests.get(window)
                 held, skipped = (end - start, 0) if rest is None else (self._held(window), rest.start)
                 place = row - start + skipped, min(end, stop) - start + skipped
-                segments.append(Segment(window, held, *place, key, reads, self._columns[window]))
+                others = self._instead_of_rows(window)
+                segments.append(Segment(window, held, *place, key, reads, self._columns[window], others))
                 self._users[window] += 1
                 row = min(end, stop)
             window += 1

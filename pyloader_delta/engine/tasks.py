@@ -98,6 +98,8 @@ class Segment:
     """Numbers of the read tasks whose blocks are the window, in order."""
     columns: tuple[str, ...] = ()
     """Names of the columns that the epoch's files have had up to this window."""
+    instead: tuple[Chunk, ...] = ()
+    """Where rows may be skipped: chunks whose rows may stand in for a batch of which none can be encoded."""
 
 
 @dataclass(frozen=True, slots=True)

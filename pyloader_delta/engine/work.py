@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import cycle, groupby
 from operator import itemgetter
 from typing import Any, Protocol
@@ -40,6 +41,9 @@ class StagesLike(Protocol):
     """Whether what may end the process is to be tried in a child first; only where rows may be skipped."""
     skipped: list[tuple[int, str]]
     """(row, error) of the rows that the last `batches` has skipped."""
+    others: Callable[[int, int], Iterator[Columns]]
+    """Yields, for a row of what `batches` gets and a number of rows, rows of other chunks, up to so many of each: they
+    may stand in for a batch that ends with the row. Set before `batches`."""
     encode_seconds: float
     """Time that encoding has taken so far."""
 
@@ -166,6 +170,7 @@ class Workshop:
         batch: Any = None
         numbers: list[NDArray[np.int64]] = []
         skipped: list[tuple[int, str]] = []
+        kept: dict[Chunk, WindowBlocks] = {}
         made = 0
         gathering, encoded = 0.0, self._stages.encode_seconds
         try:
@@ -192,6 +197,7 @@ class Workshop:
                     columns, codes = taken_off(columns)
                     numbers.append(codes)
                 first = task.origin + task.first_batch + piece.first
+                self._stages.others = partial(self._others, kept, piece.segments)
                 try:
                     for batch in self._stages.batches(columns, task.epoch, first, piece.batch_rows, piece.groups):
                         parts.append(_part(batch))
@@ -213,6 +219,30 @@ class Workshop:
         rows = np.concatenate(numbers) if numbers else None
         packed = replace(packed, notes=Notes(rows, tuple(skipped), (gathering, encoding, collating)))
         return Made(packed, time.perf_counter() - started, problem)
+
+    def _others(
+        self, kept: dict[Chunk, WindowBlocks], segments: Sequence[Segment], row: int, most: int
+    ) -> Iterator[Columns]:
+        """Yield rows of the chunks that may stand in for a batch which ends with a row of the segments.
+
+        Args:
+            kept: The chunk that was read last, for the next batch that none of its own rows can be in.
+            segments: Those of what is encoded.
+            row: A row of them.
+            most: Rows of each chunk, at most.
+        """
+        segment = next(s for s in within(segments, row, 1) if s is not None)
+        for chunk in segment.instead:
+            if chunk not in kept:
+                kept.clear()
+                try:
+                    kept[chunk] = WindowBlocks(compacted(named_blocks(self._stages.read(chunk), [chunk])))
+                except Exception:
+                    continue
+            n_rows = int(kept[chunk].starts[-1])
+            if n_rows:
+                some = replace(segment, n_rows=n_rows, start=0, stop=min(n_rows, most), key=None)
+                yield gather([kept[chunk]], [some], None, segment.columns)
 
     def close(self) -> None:
         """Close the user's objects if they were opened."""

@@ -198,6 +198,31 @@ def test_is_skipped_counted_and_listed(deadly, tmp_path, stage, death):
     assert receipt.whole
 
 
+class DeadlyRows(DeadlyRow):
+    def __init__(self, deadly: Deadly, least: int) -> None:
+        super().__init__(deadly)
+        self.least = least
+
+    def batch_encode(self, batch_data: Any) -> Any:
+        if len({4, 5} & set(batch_data["x"])) >= self.least:
+            self.deadly.meets("encoding")
+        return batch_data
+
+
+@pytest.mark.filterwarnings("ignore:on_error='skip' has skipped:UserWarning")
+@pytest.mark.parametrize("least", [1, 2], ids=["each row", "only together"])
+def test_a_whole_batch_is_skipped_and_the_next_file_stands_in(deadly, tmp_path, least):
+    root = number_files(tmp_path / "n", [4, 4, 4])
+    deadly.arm("encoding", "abort")
+    parts = DeadlyFile(deadly), DeadlyRows(deadly, least), AsIs()
+    with DataLoader(*parts, root, num_workers=1, workers="process", on_error="skip") as loader:
+        assert xs(loader) == [[0, 1], [2, 3], [8, 9], [6, 7], [8, 9], [10, 11]]
+        receipt = loader.receipt()
+    assert [(skip.file, skip.first_row, skip.n_rows) for skip in receipt.skips] == [("01.txt", 0, 1), ("01.txt", 1, 1)]
+    assert all("SIGABRT" in skip.error for skip in receipt.skips)
+    assert (receipt.skipped, receipt.whole) == (2, True)
+
+
 def test_in_the_callers_own_process_memory_that_is_refused_is_an_error_as_any(tmp_path):
     """Nobody can go on for a process that has died; that is what worker processes are for."""
 

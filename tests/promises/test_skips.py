@@ -154,6 +154,78 @@ def test_without_skipping_all_is_as_ever(root):
         loader(root, on_error="ignore")
 
 
+# Batches of bad rows alone --------------------------------------------------------------------------------------------
+
+
+BAD_FILE = {*range(24, 43)}  # all rows of 03.txt, and the first two of 05.txt
+
+
+class BadFile(Through):
+    def batch_encode(self, batch_data):
+        if bad := BAD_FILE & set(batch_data["x"]):
+            raise ValueError(f"{min(bad)} is bad")
+        return batch_data
+
+
+class BadFileRowwise(BadFile):
+    rowwise = True
+    input_format = "numpy"
+
+
+@pytest.mark.parametrize("dataset", [BadFile, BadFileRowwise])
+def test_rows_of_the_next_chunk_stand_in_for_a_batch_of_bad_rows_alone(root, dataset, executor):
+    expected = whole(root, shuffle=False)
+    assert (expected[3], expected[5]) == ([*range(21, 28)], [*range(35, 42)])
+    expected[3] = [21, 22, 23, 21, 22, 23, 21]
+    expected[4] = [43, 44, 45, 46, 47, 43, 44]  # the good ones of the first rows of the next file
+    expected[5] = [*range(50, 57)]  # it ends in that file: of the one after it
+    expected[6] = [43, *range(43, 49)]
+    with loader(root, dataset(), shuffle=False, audit=True, **executor) as some:
+        assert xs(some) == expected
+        found = some.receipt()
+    assert (found.planned, found.delivered, found.skipped, found.whole) == (80, 80, 19, True)
+    assert {(skip.file, skip.first_row) for skip in found.skips} == {place(x) for x in BAD_FILE}
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_a_batch_of_one_bad_row_is_skipped_the_same_whatever_the_workers(root, shuffle):
+    found = []
+    for options in ({}, {"num_workers": 2, "workers": "thread"}, {"num_workers": 2, "workers": "process"}):
+        reader = CountedNumbers(batch_size=1, shuffle=shuffle)
+        options |= {"shuffle_window": 25, "shuffle": shuffle, "on_error": "skip", "num_epoch": 2}
+        with DataLoader(reader, BadFile(), NumpyDataCollator(), root, **{"num_workers": 0} | options) as some:
+            found.append(xs(some))
+            assert (some.receipt().skipped, some.receipt().whole) == (19, True)
+    assert found[0] == found[1] == found[2]
+    assert len(found[0]) == 160
+    assert not BAD_FILE & {x for (x,) in found[0]}
+
+
+def test_a_table_of_one_row_group_has_rows_to_stand_in_too(tmp_path):
+    root = number_table(tmp_path / "t", [80])
+    with DataLoader(DeltaDataReader(4), BadFile(), AsIs(), root, on_error="skip", num_workers=2) as some:
+        found = xs(some)
+    assert found[:6] == [[x, x + 1, x + 2, x + 3] for x in range(0, 24, 4)]
+    assert found[6:10] == [[0, 1, 2, 3]] * 4
+    assert found[10] == [43] * 4
+
+
+def test_batches_that_can_be_encoded_alone_are(root):
+    """Nothing is skipped where it takes several batches together to fail."""
+
+    class AtMostOneBatch(Through):
+        rowwise = True
+
+        def batch_encode(self, batch_data):
+            if len(batch_data["x"]) > 7:
+                raise ValueError("too many")
+            return batch_data
+
+    with loader(root, AtMostOneBatch()) as some:
+        assert xs(some) == whole(root)
+        assert some.receipt().skipped == 0
+
+
 class AllBad(Through):
     def batch_encode(self, batch_data):
         raise KeyError("typo")
@@ -355,13 +427,14 @@ def test_what_was_skipped_before_an_error_is_counted(root):
         assert some.receipt().skipped == 3
 
 
-def test_a_resumed_epoch_skips_the_same_rows(root):
-    with loader(root, Picky()) as one:
+@pytest.mark.parametrize("dataset", [Picky, BadFile])
+def test_a_resumed_epoch_skips_the_same_rows(root, dataset):
+    with loader(root, dataset()) as one:
         batches, states = [], []
         for batch in one:
             batches.append(batch["x"].tolist())
             states.append(one.state_dict())
     for done in (0, 4, 9):
-        with loader(root, Picky(), num_workers=2, workers="thread") as rest:
+        with loader(root, dataset(), num_workers=2, workers="thread") as rest:
             rest.load_state_dict(states[done])
             assert xs(rest) == batches[done + 1 :]
