@@ -3,8 +3,7 @@ their places."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,32 +53,33 @@ class SkippingStages(Stages):
         batches = np.split(np.arange(columns.n_rows), np.cumsum(sizes)[:-1])
         bad = [self._bad(columns, call, rows) for rows in batches]
         if not any(bad) and len(sizes) == 1:
-            found.add_note("pyloader_delta: no single row is to blame, so none was skipped (on_error='skip')")
-            raise found
-        rows = [_refilled(rows, wrong) for rows, wrong in zip(batches, bad, strict=True)]
-        if any(bad) and all(map(len, rows)):
-            found = self._tried(_taken(columns, np.concatenate(rows)), call, sizes)
+            raise _of_no_row(found)
+        refilled = [_refilled(rows, wrong) for rows, wrong in zip(batches, bad, strict=True)]
+        if any(bad) and all(map(len, refilled)):
+            found = self._tried(_taken(columns, np.concatenate(refilled)), call, sizes)
         if not isinstance(found, list):
-            found, (epoch, first) = [], call
-            for i, (own, wrong) in enumerate(zip(rows, bad, strict=True)):
-                own_rows = [_taken(columns, own)] if len(own) else []
-                others = self._others(start + int(batches[i][-1]), (epoch, first + i), sizes[i])
-                found += self._stood_in(chain(own_rows, others), (epoch, first + i), sizes[i], wrong)
+            epoch, first = call
+            found = []
+            for i, own in enumerate(refilled):
+                one = self._tried(_taken(columns, own), (epoch, first + i), sizes[i : i + 1]) if len(own) else None
+                if isinstance(one, WorkerDied):
+                    bad[i] = dict.fromkeys(batches[i].tolist(), one) | bad[i]
+                elif isinstance(one, Exception):
+                    raise _of_no_row(one)
+                if not isinstance(one, list):
+                    last = start + int(batches[i][-1])
+                    one = self._stood_in(last, (epoch, first + i), sizes[i], next(iter(bad[i].values())))
+                found += one
         for wrong in bad:
             self.skipped += [(start + row, text_of(error)) for row, error in sorted(wrong.items())]
         return found
 
-    def _stood_in(
-        self, candidates: Iterable[Columns], call: Call, n_rows: int, bad: Mapping[int, BaseException]
-    ) -> list[Any]:
-        """Return one batch of the first rows that can be encoded; else raise why the batch's own cannot."""
-        error = next(iter(bad.values()), None)
-        for some in candidates:
+    def _stood_in(self, last_row: int, call: Call, n_rows: int, error: BaseException) -> list[Any]:
+        """Return a batch of rows of other chunks, in the place of one of whose rows none can be: an error says why."""
+        for some in self._others(last_row, call, n_rows):
             found = self._tried(_taken(some, np.resize(np.arange(some.n_rows), n_rows)), call, (n_rows,))
             if isinstance(found, list):
                 return found
-            error = error or found
-        assert error is not None
         error.add_note(
             "pyloader_delta: no row of the batch can be encoded, nor one of the chunks after it, to stand in for it "
             "(on_error='skip')"
@@ -127,6 +127,11 @@ class SkippingStages(Stages):
 
 def _skippable(error: BaseException) -> bool:
     return not isinstance(error, LoaderError) or isinstance(error, (ValueTypeError, WorkerDied))
+
+
+def _of_no_row(error: Exception) -> Exception:
+    error.add_note("pyloader_delta: no single row is to blame, so none was skipped (on_error='skip')")
+    return error
 
 
 def _refilled(rows: NDArray[np.int64], bad: Collection[int]) -> NDArray[np.int64]:

@@ -226,6 +226,22 @@ def test_batches_that_can_be_encoded_alone_are(root):
         assert some.receipt().skipped == 0
 
 
+def test_good_rows_are_never_left_out_with_bad_ones(root):
+    """Rows of another chunk do not stand in for rows that can be encoded: a batch that raises anyway is an error."""
+
+    class NoneTwice(Picky):
+        def batch_encode(self, batch_data):
+            if len(set(batch_data["x"])) < len(batch_data["x"]):
+                raise ValueError("a row is there twice")
+            return super().batch_encode(batch_data)
+
+    with loader(root, NoneTwice(), shuffle=False) as some:
+        batches, error = until_error(some)
+    assert batches == []
+    assert str(error) == "a row is there twice"
+    assert "no single row is to blame" in text_of(error)
+
+
 class AllBad(Through):
     def batch_encode(self, batch_data):
         raise KeyError("typo")
