@@ -14,6 +14,9 @@ _BOOLS, _INTEGERS = (_TRUE, _FALSE), (I16, I32, I64)  # bools as fields have no 
 _SIZES = {_TRUE: 1, _FALSE: 1, _BYTE: 1, _DOUBLE: 8}  # bytes of values; bools are bytes in lists
 STOP = b"\0"
 """What ends a struct."""
+_LAST = 0x7F  # bytes of numbers above it have others after them
+_MOST_BITS = 63  # that are behind a byte of a number
+_LONG = 0x10  # headers of fields below it have the field's number after them
 
 
 class Reader:
@@ -29,14 +32,8 @@ class Reader:
 
     def number(self) -> int:
         """Return a number that is no field's value, as it is written: those of fields are zigzag."""
-        found = 0
-        for shift in range(0, 70, 7):
-            byte = self.data[self.at]
-            self.at += 1
-            found |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return found
-        raise ValueError("a number has more than 10 bytes")
+        found, self.at = number(self.data, self.at)
+        return found
 
     def integer(self) -> int:
         """Return the value of a field of integers."""
@@ -53,7 +50,7 @@ class Reader:
             start = self.at
             yield name, kind
             if self.at == start and kind not in _BOOLS:
-                self._pass(kind)
+                self.at = passed(self.data, self.at, kind)
         self.at += 1
 
     def fields(self) -> dict[int, bytes]:
@@ -61,44 +58,74 @@ class Reader:
         found = {}
         for name, kind in self.each():
             start = self.at
-            if kind not in _BOOLS:
-                self._pass(kind)
+            self.at = passed(self.data, start, kind)
             found[name] = self.data[start : self.at]
         return found
 
     def items(self) -> tuple[int, int]:
         """Return the number and the kind of the items of a list, which follow."""
-        byte = self.data[self.at]
-        self.at += 1
-        n, kind = byte >> 4, byte & 0xF
-        return (self.number() if n == _MANY else n), kind
+        n, kind, self.at = items(self.data, self.at)
+        return n, kind
 
-    def _pass(self, kind: int) -> None:
-        """Go behind a value."""
-        if kind in _INTEGERS:
-            self.number()
-        elif kind == BINARY:
-            length = self.number()
-            self.at += length
-        elif kind == STRUCT:
-            while byte := self.data[self.at]:
-                self.at += 1
-                if byte < 0x10:
-                    self.number()
-                if byte & 0xF not in _BOOLS:
-                    self._pass(byte & 0xF)
-            self.at += 1
-        elif kind in (LIST, _SET):
-            n, of = self.items()
-            if of in _SIZES:
-                self.at += n * _SIZES[of]  # not one by one: damaged bytes may state any number
-            else:
-                for _ in range(n):
-                    self._pass(of)
-        elif kind in _SIZES:
-            self.at += _SIZES[kind]
-        else:
-            raise ValueError(f"no footers have values of kind {kind}")
+
+def number(data: bytes, at: int) -> tuple[int, int]:
+    """Return the number that is written at a place, and where it ends."""
+    found = shift = 0
+    while (byte := data[at]) > _LAST:
+        found |= (byte & _LAST) << shift
+        shift += 7
+        at += 1
+        if shift > _MOST_BITS:
+            raise ValueError("a number has more than 10 bytes")
+    return found | byte << shift, at + 1
+
+
+def passed(data: bytes, at: int, kind: int) -> int:
+    """Return where the value ends that begins at a place.
+
+    Footers have dozens of values for each column, so each byte is looked at here, without a call for each value.
+    """
+    if kind in _INTEGERS:
+        while data[at] > _LAST:
+            at += 1
+        return at + 1
+    if kind == BINARY:
+        length, at = number(data, at)
+        return at + length
+    if kind == STRUCT:
+        while byte := data[at]:
+            at += 1
+            kind = byte & 0xF
+            if byte < _LONG:
+                at = passed(data, at, I16)
+            if kind in _INTEGERS:
+                while data[at] > _LAST:
+                    at += 1
+                at += 1
+            elif kind == BINARY and data[at] <= _LAST:
+                at += data[at] + 1
+            elif kind not in _BOOLS:
+                at = passed(data, at, kind)
+        return at + 1
+    if kind in (LIST, _SET):
+        n, of, at = items(data, at)
+        if of in _SIZES:
+            return at + n * _SIZES[of]  # not one by one: damaged bytes may state any number
+        for _ in range(n):
+            at = passed(data, at, of)
+        return at
+    if kind in _BOOLS:
+        return at
+    if kind in _SIZES:
+        return at + _SIZES[kind]
+    raise ValueError(f"no footers have values of kind {kind}")
+
+
+def items(data: bytes, at: int) -> tuple[int, int, int]:
+    """Return the number and the kind of the items of a list, and where they begin."""
+    n, kind = data[at] >> 4, data[at] & 0xF
+    n, at = number(data, at + 1) if n == _MANY else (n, at + 1)
+    return n, kind, at
 
 
 def structs(data: bytes) -> Iterator[dict[int, bytes]]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pyloader_delta.delta.compact import I32, Reader, header
+from pyloader_delta.delta.compact import I32, STRUCT, Reader, header, number, passed
 from pyloader_delta.delta.template import WIDTH, FooterTemplate, Numbers
 
 MAGIC = b"PAR1"
@@ -82,18 +82,38 @@ def _row_groups(reader: Reader) -> Extents:
 
 
 def _column(reader: Reader) -> dict[int, int]:
-    found = {}
-    for name, _ in reader.each():
-        if name == 3:
-            for number, _ in reader.each():
-                if number in _WANTED:
-                    found[number] = reader.integer()
+    found: dict[int, int] = {}
+    for name, kind in reader.each():
+        if name == _METADATA and kind == STRUCT:
+            reader.at = _integers(reader.data, reader.at, found)
         elif name in _ELSEWHERE:
             raise JoinError("columns lie in other files, or are encrypted")
     return found
 
 
-_ROW_GROUPS = 4
+def _integers(data: bytes, at: int, found: dict[int, int]) -> int:
+    """Enter the integers of a struct that are wanted, by their fields; return where it ends.
+
+    As `Reader.each` would do it: of all that is done for a footer, this is done most often.
+    """
+    name = 0
+    while byte := data[at]:
+        at += 1
+        step, kind = byte >> 4, byte & 0xF
+        if step:
+            name += step
+        else:
+            zigzag, at = number(data, at)
+            name = (zigzag >> 1) ^ -(zigzag & 1)
+        if name in _WANTED:
+            zigzag, at = number(data, at)
+            found[name] = (zigzag >> 1) ^ -(zigzag & 1)
+        else:
+            at = passed(data, at, kind)
+    return at + 1
+
+
+_ROW_GROUPS, _METADATA = 4, 3
 _CODEC, _DATA, _DICTIONARY = 4, 9, 11  # a column's compression, and the offsets of its pages
 _NUMBERS = (5, 6, 7, _DATA)  # its values, bytes decompressed and compressed
 _WANTED = {_CODEC, *_NUMBERS, _DICTIONARY}

@@ -475,6 +475,8 @@ def test_fields_of_all_kinds_are_passed_over():
     assert text[reader.at :] == b"behind"
     assert Reader(list_header(20, 5)).items() == (20, 5)
     with pytest.raises(ValueError, match="10 bytes"):
+        Reader(b"\xff" * 20).integer()
+    with pytest.raises(IndexError):
         Reader(header(1, 6) + b"\xff" * 20).fields()
     with pytest.raises(IndexError):
         Reader(header(1, 9) + list_header(1 << 60, 2) + bytes(9)).fields()
