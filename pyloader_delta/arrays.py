@@ -132,18 +132,22 @@ def nulls(array: pa.Array) -> NDArray[np.bool_]:
 
 def list_parts(array: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
     """Return the elements of a list column and the lengths of its rows, int64; a null row is an empty one."""
-    kind = array.type
-    if pa.types.is_fixed_size_list(kind):
-        lengths = np.full(len(array), kind.list_size, dtype=np.int64)
-        if array.null_count:
-            lengths[nulls(array)] = 0
-        return array.flatten(), lengths
-    offsets = _offsets(array, np.dtype(np.int64 if pa.types.is_large_list(kind) else np.int32))
-    lengths = np.diff(offsets).astype(np.int64)
+    lengths = list_lengths(array)
+    if array.null_count or pa.types.is_fixed_size_list(array.type):
+        return array.flatten(), lengths  # which leaves out what lies under nulls
+    start = int(_list_offsets(array)[0])
+    return array.values.slice(start, int(lengths.sum())), lengths
+
+
+def list_lengths(array: pa.Array) -> NDArray[np.int64]:
+    """Return the lengths of the rows of a list column, int64; a null row is an empty one."""
+    if pa.types.is_fixed_size_list(array.type):
+        lengths = np.full(len(array), array.type.list_size, dtype=np.int64)
+    else:
+        lengths = np.diff(_list_offsets(array)).astype(np.int64)
     if array.null_count:
         lengths[nulls(array)] = 0
-        return array.flatten(), lengths  # which leaves out what lies under nulls
-    return array.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0])), lengths
+    return lengths
 
 
 def text_parts(array: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -211,6 +215,10 @@ def zero(kind: pa.DataType) -> Any:
     if pa.types.is_decimal(kind):
         return Decimal(0)
     return None if pa.types.is_nested(kind) else 0
+
+
+def _list_offsets(array: pa.Array) -> NDArray[Any]:
+    return _offsets(array, np.dtype(np.int64 if pa.types.is_large_list(array.type) else np.int32))
 
 
 def _offsets(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any]:

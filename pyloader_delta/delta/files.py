@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from pyloader_delta.delta.cursor import Cursor, rows_at_once
-from pyloader_delta.delta.joined import Footers
+from pyloader_delta.delta.joined import Footers, are_whole
 from pyloader_delta.delta.parquet import DataParquet, read_errors
 from pyloader_delta.delta.selection import Selection
 from pyloader_delta.delta.sizes import footer_bytes
@@ -70,7 +70,7 @@ class OpenFiles:
         # Of row groups that are no neighbours: no rows are counted over them, and only numbers are cheaper to read so
         uncounted = selection.row_id is None and not selection.numbered
         self._gaps = uncounted and selection.is_short
-        self._joinable = uncounted and selection.filter is None and selection.is_flat
+        self._joinable = uncounted and selection.filter is None and selection.is_joinable
         self._files: OrderedDict[str, DataParquet] = OrderedDict()
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._cursors: OrderedDict[tuple[str, int], Cursor] = OrderedDict()
@@ -173,11 +173,14 @@ class OpenFiles:
             self._like = file.view
             table = file.row_groups(range(footer.num_row_groups))
             file.close()
+            leaves = file.columns.first_leaf
+            if not are_whole(table, footer, {name: leaves[name] for name in self._selection.lists if name in leaves}):
+                return None
         except TimeoutError as error:  # each alone would take as long
             raise ReadError(f"cannot read {many(len(by_file), 'file')} from {first.path} on: {error}") from error
         except Exception:
             return None
-        return table if table.num_rows == footer.num_rows else None
+        return table
 
     def _of_one_file(self, chunks: Sequence[Chunk]) -> pa.Table:
         """Return the rows of row groups of one file, each column in one piece if it is one of numbers."""

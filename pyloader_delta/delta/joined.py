@@ -10,12 +10,14 @@ import struct
 import threading
 import zlib
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pyloader_delta.arrays import list_lengths
 from pyloader_delta.delta.parts import MAGIC, JoinError, Parts, extents, learned, stated
 from pyloader_delta.delta.template import FooterTemplate
 from pyloader_delta.values import Chunk
@@ -106,3 +108,26 @@ class Footers:
             template = FooterTemplate(metadata, footer, end)
             self._templates.append(template)
         return template
+
+
+def are_whole(table: pa.Table, footer: pq.FileMetaData, lists: Mapping[str, int]) -> bool:
+    """Return whether row groups that were read as one have their own rows, all of them.
+
+    In a file a list has as many values as it has elements, and one if it has none. So if the lists of a row group's
+    rows have as many as its footer says, none is another's, whatever damaged levels say of where rows begin.
+
+    Args:
+        table: The rows.
+        footer: As `Footers.joined` gives it.
+        lists: Of each column of lists, its leaf's number in the footer.
+    """
+    if table.num_rows != footer.num_rows:
+        return False
+    groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
+    starts = list(accumulate((group.num_rows for group in groups[:-1]), initial=0))
+    for name, leaf in lists.items():
+        lengths = np.concatenate([list_lengths(chunk) for chunk in table[name].chunks])
+        values = np.add.reduceat(np.maximum(lengths, 1), starts)
+        if values.tolist() != [group.column(leaf).num_values for group in groups]:
+            return False
+    return True

@@ -49,14 +49,26 @@ class Selection:
         return all(pa.types.is_primitive(kind) for kind in self.schema.types)
 
     @cached_property
-    def is_flat(self) -> bool:
-        """Whether no column has lists or maps at any depth: each has one value a row, and damaged ones have as many."""
-        return not any(map(_repeats, self.schema.types))
+    def lists(self) -> tuple[str, ...]:
+        """Names of the columns that are lists of numbers, times, texts or bytes."""
+        return tuple(field.name for field in self.schema if _is_list(field.type))
+
+    @cached_property
+    def is_joinable(self) -> bool:
+        """Whether files may be read as one, as it can be told which rows are which file's: not of maps, nor deep lists.
+
+        Other columns have one value a row, and damaged ones have as many; of plain lists the lengths tell it.
+        """
+        return all(_is_list(kind) or not _repeats(kind) for kind in self.schema.types)
 
     @cached_property
     def filter_schema(self) -> pa.Schema:
         """Logical schema of what the filter needs."""
         return arrow_schema(self.filter_fields)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return pa.types.is_list(kind) and not pa.types.is_nested(kind.value_type)
 
 
 def _repeats(kind: pa.DataType) -> bool:
