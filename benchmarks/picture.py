@@ -5,7 +5,8 @@
     python -m benchmarks.picture --anew                # forget what was measured
     python -m benchmarks.picture --draw                # draw what there is
 
-What was measured is kept, a run a line, in benchmarks/.data/picture.jsonl; medians go to benchmarks/picture.json.
+What was measured is kept, a run a line, in benchmarks/.data/picture.jsonl; medians go to benchmarks/picture.json. On a
+machine without the first, workloads that are not measured keep their medians in the second.
 """
 
 import argparse
@@ -44,6 +45,8 @@ def main() -> None:
     from benchmarks import drawing, page
 
     document = summary(kept())
+    if not args.anew:
+        document = completed(document, json.loads(page.FIGURES.read_text()))
     drawing.draw(document)
     page.write(document)
     print(json.dumps({"benchmark": "picture", "failed": document["failed"], "machine": document["machine"]}, indent=2))
@@ -129,6 +132,16 @@ def summary(runs: list[Run]) -> dict[str, Any]:
         if "failed" in run:
             found["failed"].setdefault(run["workload"], {})[run["name"]] = run["failed"]
     return found | {"machine": throughput.machine(), "meaning": measure.MEANING}
+
+
+def completed(document: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
+    """Return a summary with an earlier one's figures of the workloads that it has none of."""
+    done = {*document["medians"], *document["failed"]}
+    parts = {
+        part: {w: found for w in WORKLOADS if (found := (document if w in done else before)[part].get(w))}
+        for part in ("medians", "failed")
+    }
+    return document | parts | {"batch_sizes": document["batch_sizes"] or before["batch_sizes"]}
 
 
 def kept() -> list[Run]:

@@ -55,6 +55,6 @@ WORKLOADS = {
     ),
     "text": Workload(
         "a text of 5 to 80 words + 2 int64 → token ids, int32 (N, 64), and 2 tensors",
-        tables.texts, 256, 50_000, 500_000, 125_000, 31_250,
+        tables.texts, 256, 50_000, 500_000, 500_000, 31_250,
     ),
 }  # fmt: skip

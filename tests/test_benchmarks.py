@@ -256,6 +256,21 @@ def test_a_rival_that_is_ahead_is_told():
     assert "memory" not in found
 
 
+def test_a_picture_keeps_figures_of_workloads_that_are_not_measured_again():
+    before = picture.summary(
+        [
+            picture_run("limit", 1.0, workload="wide"), picture_run("limit", 1.0), picture_run("threads", 3.0),
+            picture_run("limit", 2.0, batch_size=32), {**picture_run("tf", 0.0, workload="wide"), "failed": "breaks"},
+        ]
+    )  # fmt: skip
+    found = picture.completed(picture.summary([picture_run("limit", 1.5)]), before)
+    assert list(found["medians"]) == ["tabular", "wide"]
+    assert {name: one["cpu_s_per_million_rows"] for name, one in found["medians"]["tabular"].items()} == {"limit": 1.5}
+    assert found["medians"]["wide"] == before["medians"]["wide"]
+    assert found["failed"] == {"wide": {"tf": "breaks"}}
+    assert found["batch_sizes"] == before["batch_sizes"]
+
+
 def test_a_picture_goes_on_where_it_was_cut_off():
     args = argparse.Namespace(workloads=["jpeg"], only=["threads", "torch"], rounds=2, rival_rounds=1)
     every = list(picture.missing(args, []))
