@@ -96,7 +96,8 @@ def _fast(
 
 
 def _broken(name: str, number: int, error: Exception) -> ValueTypeError:
-    return ValueTypeError(f"column {name!r}, row {number} of the call, is no image that can be decoded: {error}")
+    reason = str(error).partition(" <")[0]  # Pillow adds what it reads from, with an address that is another each time
+    return ValueTypeError(f"column {name!r}, row {number} of the call, is no image that can be decoded: {reason}")
 
 
 @cache

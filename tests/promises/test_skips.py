@@ -296,6 +296,7 @@ def test_images_that_cannot_be_decoded_are_skipped(tmp_path):
     assert [batch["i"].tolist() for batch in batches] == [[0, 1, 2, 3], [5, 5, 6, 7], [8, 8, 10, 11]]
     assert all((batch["image"][:, 0, 0] == batch["i"]).all() for batch in batches)
     assert [skip.first_row for skip in found.skips] == [4, 9]
+    assert all(skip.error.partition(" (in ")[0].endswith("cannot identify image file") for skip in found.skips)
 
 
 # Chunks ---------------------------------------------------------------------------------------------------------------
