@@ -131,12 +131,8 @@ def nulls(array: pa.Array) -> NDArray[np.bool_]:
 
 
 def list_parts(array: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
-    """Return the elements of a list column and the lengths of its rows, int64; a null row is an empty one."""
-    lengths = list_lengths(array)
-    if array.null_count or pa.types.is_fixed_size_list(array.type):
-        return array.flatten(), lengths  # which leaves out what lies under nulls
-    start = int(_list_offsets(array)[0])
-    return array.values.slice(start, int(lengths.sum())), lengths
+    """Return the elements of a list column, without what lies under nulls, and the lengths of its rows."""
+    return array.flatten(), list_lengths(array)
 
 
 def list_lengths(array: pa.Array) -> NDArray[np.int64]:
@@ -144,7 +140,8 @@ def list_lengths(array: pa.Array) -> NDArray[np.int64]:
     if pa.types.is_fixed_size_list(array.type):
         lengths = np.full(len(array), array.type.list_size, dtype=np.int64)
     else:
-        lengths = np.diff(_list_offsets(array)).astype(np.int64)
+        offsets = _offsets(array, np.dtype(np.int64 if pa.types.is_large_list(array.type) else np.int32))
+        lengths = np.diff(offsets).astype(np.int64)
     if array.null_count:
         lengths[nulls(array)] = 0
     return lengths
@@ -215,10 +212,6 @@ def zero(kind: pa.DataType) -> Any:
     if pa.types.is_decimal(kind):
         return Decimal(0)
     return None if pa.types.is_nested(kind) else 0
-
-
-def _list_offsets(array: pa.Array) -> NDArray[Any]:
-    return _offsets(array, np.dtype(np.int64 if pa.types.is_large_list(array.type) else np.int32))
 
 
 def _offsets(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any]:

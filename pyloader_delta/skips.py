@@ -14,7 +14,7 @@ from pyloader_delta.columns import numbers
 from pyloader_delta.engine.trial import deadly
 from pyloader_delta.errors import LoaderError, ValueTypeError, WorkerDied
 from pyloader_delta.stages import Stages
-from pyloader_delta.values import Columns
+from pyloader_delta.values import Columns, Others
 from pyloader_delta.words import many
 
 _TEXT = 300  # characters of an error that are kept
@@ -34,18 +34,21 @@ class SkippingStages(Stages):
     """Whether user code has ended workers in what is made now, so that it is tried in a child first."""
 
     def batches(
-        self, columns: Columns, epoch: int, first_batch: int, batch_rows: Sequence[int], groups: Sequence[int]
-    ) -> Iterator[Any]:
+        self, columns: Columns, epoch: int, first_batch: int, batch_rows: Sequence[int], groups: Sequence[int],
+        others: Others | None = None,
+    ) -> Iterator[Any]:  # fmt: skip
         self.skipped = []
         start = first = 0
         for n_batches in groups:
             sizes = batch_rows[first : first + n_batches]
             n_rows = sum(sizes)
             part = columns if n_rows == columns.n_rows else _cut(columns, start, start + n_rows)
-            yield from self._group(part, (epoch, first_batch + first), sizes, start)
+            yield from self._group(part, (epoch, first_batch + first), sizes, start, others)
             start, first = start + n_rows, first + n_batches
 
-    def _group(self, columns: Columns, call: Call, sizes: Sequence[int], start: int) -> list[Any]:
+    def _group(
+        self, columns: Columns, call: Call, sizes: Sequence[int], start: int, others: Others | None
+    ) -> list[Any]:
         """Return the batches of one call, without the rows that cannot be encoded."""
         found = self._tried(columns, call, sizes)
         if isinstance(found, list):
@@ -55,29 +58,32 @@ class SkippingStages(Stages):
         if not any(bad) and len(sizes) == 1:
             raise _of_no_row(found)
         refilled = [_refilled(rows, wrong) for rows, wrong in zip(batches, bad, strict=True)]
-        if any(bad) and all(map(len, refilled)):
+        if len(sizes) > 1 and any(bad) and all(map(len, refilled)):
             found = self._tried(_taken(columns, np.concatenate(refilled)), call, sizes)
         if not isinstance(found, list):
             epoch, first = call
             found = []
             for i, own in enumerate(refilled):
-                one = self._tried(_taken(columns, own), (epoch, first + i), sizes[i : i + 1]) if len(own) else None
+                alone, n_rows = (epoch, first + i), sizes[i]
+                one = self._tried(_taken(columns, own), alone, (n_rows,)) if len(own) else None
                 if isinstance(one, WorkerDied):
                     bad[i] = dict.fromkeys(batches[i].tolist(), one) | bad[i]
                 elif isinstance(one, Exception):
                     raise _of_no_row(one)
                 if not isinstance(one, list):
-                    last = start + int(batches[i][-1])
-                    one = self._stood_in(last, (epoch, first + i), sizes[i], next(iter(bad[i].values())))
+                    candidates = iter(()) if others is None else others(start + int(batches[i][-1]), n_rows)
+                    one = self._stood_in(candidates, alone, n_rows, next(iter(bad[i].values())))
                 found += one
         for wrong in bad:
             self.skipped += [(start + row, text_of(error)) for row, error in sorted(wrong.items())]
         return found
 
-    def _stood_in(self, last_row: int, call: Call, n_rows: int, error: BaseException) -> list[Any]:
+    def _stood_in(self, candidates: Iterator[Columns], call: Call, n_rows: int, error: BaseException) -> list[Any]:
         """Return a batch of rows of other chunks, in the place of one of whose rows none can be: an error says why."""
-        for some in self._others(last_row, call, n_rows):
-            found = self._tried(_taken(some, np.resize(np.arange(some.n_rows), n_rows)), call, (n_rows,))
+        for some in candidates:
+            bad = self._bad(some, call, np.arange(some.n_rows))
+            good = [row for row in range(some.n_rows) if row not in bad]
+            found = self._tried(_taken(some, np.resize(good, n_rows)), call, (n_rows,)) if good else None
             if isinstance(found, list):
                 return found
         error.add_note(
@@ -85,14 +91,6 @@ class SkippingStages(Stages):
             "(on_error='skip')"
         )
         raise error
-
-    def _others(self, row: int, call: Call, n_rows: int) -> Iterator[Columns]:
-        """Yield rows of other chunks that can be encoded, as many as a batch has at most, for a batch's last row."""
-        for some in self.others(row, n_rows):
-            bad = self._bad(some, call, np.arange(some.n_rows))
-            good = [row for row in range(some.n_rows) if row not in bad]
-            if good:
-                yield _taken(some, np.array(good))
 
     def _made(self, columns: Columns, call: Call, sizes: Sequence[int]) -> list[Any]:
         if not self.keeps_nothing:  # user code may have changed what it got when it raises, and gets it once more then

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from pyloader_delta.read.columns import to_batches
 from pyloader_delta.rng import key_rng, seed_globals
 from pyloader_delta.spill.buckets import Bucket
 from pyloader_delta.spill.streams import read_bucket
-from pyloader_delta.values import Chunk, Columns, Group
+from pyloader_delta.values import Chunk, Columns, Group, Others
 from pyloader_delta.words import many
 
 
@@ -65,7 +65,6 @@ class Stages:
         self.seed, self.numbered = seed, numbered
         self.careful = False
         self.skipped: list[tuple[int, str]] = []
-        self.others: Callable[[int, int], Iterator[Columns]] = no_others
         self.encode_seconds = 0.0
         self.seeds_globals = False
         """Whether the process's own random states are seeded before each call: only in worker processes."""
@@ -155,9 +154,19 @@ class Stages:
         return np.arange(first, first + n_rows)
 
     def batches(
-        self, columns: Columns, epoch: int, first_batch: int, batch_rows: Sequence[int], groups: Sequence[int]
-    ) -> Iterator[Any]:
-        """Yield the collated batches of some consecutive rows; `groups`: how many are encoded in each call."""
+        self, columns: Columns, epoch: int, first_batch: int, batch_rows: Sequence[int], groups: Sequence[int],
+        others: Others | None = None,
+    ) -> Iterator[Any]:  # fmt: skip
+        """Yield the collated batches of some consecutive rows.
+
+        Args:
+            columns: The rows.
+            epoch: 0-based.
+            first_batch: Number of the first batch, which chance is keyed by.
+            batch_rows: Rows of each batch.
+            groups: How many batches are encoded in each call.
+            others: What may stand in for them, where rows are skipped.
+        """
         inputs = Inputs(columns, self.dataset.input_format)
         start = 0
         first = 0
@@ -209,11 +218,6 @@ class Stages:
         if batch is None:
             raise ContractError(f"{_name(self.collator)}.collate_batch returned None; is a return missing?")
         return batch
-
-
-def no_others(row: int, most: int) -> Iterator[Columns]:
-    """Yield no other rows."""
-    yield from ()
 
 
 def finalized(collator: DataCollator[Any], batch: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -188,6 +188,11 @@ class Columns:
     values where files disagree on a column's type; an Arrow array for all else."""
     n_rows: int
     """Number of rows, >= 0."""
+
+
+Others = Callable[[int, int], Iterator[Columns]]
+"""Yields, for a row of some that are encoded and a number of rows, rows of other chunks, up to so many of each: they
+may stand in for a batch that ends with the row."""
 
 
 @dataclass(frozen=True, slots=True)

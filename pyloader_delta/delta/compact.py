@@ -37,8 +37,8 @@ class Reader:
 
     def integer(self) -> int:
         """Return the value of a field of integers."""
-        zigzag = self.number()
-        return (zigzag >> 1) ^ -(zigzag & 1)
+        found, self.at = integer(self.data, self.at)
+        return found
 
     def each(self) -> Iterator[tuple[int, int]]:
         """Yield the number and the kind of each field of a struct; its value is next, and passed over if not read."""
@@ -78,6 +78,12 @@ def number(data: bytes, at: int) -> tuple[int, int]:
         if shift > _MOST_BITS:
             raise ValueError("a number has more than 10 bytes")
     return found | byte << shift, at + 1
+
+
+def integer(data: bytes, at: int) -> tuple[int, int]:
+    """Return the value of a field of integers, and where it ends."""
+    zigzag, at = number(data, at)
+    return (zigzag >> 1) ^ -(zigzag & 1), at
 
 
 def passed(data: bytes, at: int, kind: int) -> int:

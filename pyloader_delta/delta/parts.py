@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pyloader_delta.delta.compact import I32, STRUCT, Reader, header, number, passed
+from pyloader_delta.delta.compact import I32, STRUCT, Reader, header, integer, passed
 from pyloader_delta.delta.template import WIDTH, FooterTemplate, Numbers
 
 MAGIC = b"PAR1"
@@ -103,11 +103,9 @@ def _integers(data: bytes, at: int, found: dict[int, int]) -> int:
         if step:
             name += step
         else:
-            zigzag, at = number(data, at)
-            name = (zigzag >> 1) ^ -(zigzag & 1)
+            name, at = integer(data, at)
         if name in _WANTED:
-            zigzag, at = number(data, at)
-            found[name] = (zigzag >> 1) ^ -(zigzag & 1)
+            found[name], at = integer(data, at)
         else:
             at = passed(data, at, kind)
     return at + 1

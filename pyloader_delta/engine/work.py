@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import cycle, groupby
@@ -27,7 +27,7 @@ from pyloader_delta.engine.tree import take_apart
 from pyloader_delta.engine.window import WindowBlocks
 from pyloader_delta.errors import IncompleteEpochError, ReadError
 from pyloader_delta.memory import keep_freed
-from pyloader_delta.values import Chunk, Columns, Group
+from pyloader_delta.values import Chunk, Columns, Group, Others
 
 
 class StagesLike(Protocol):
@@ -41,9 +41,6 @@ class StagesLike(Protocol):
     """Whether what may end the process is to be tried in a child first; only where rows may be skipped."""
     skipped: list[tuple[int, str]]
     """(row, error) of the rows that the last `batches` has skipped."""
-    others: Callable[[int, int], Iterator[Columns]]
-    """Yields, for a row of what `batches` gets and a number of rows, rows of other chunks, up to so many of each: they
-    may stand in for a batch that ends with the row. Set before `batches`."""
     encode_seconds: float
     """Time that encoding has taken so far."""
 
@@ -79,8 +76,9 @@ class StagesLike(Protocol):
     def read(self, chunk: Chunk) -> list[pa.RecordBatch]: ...
     def row_numbers(self, chunk: Chunk, n_rows: int) -> NDArray[np.int64]: ...
     def batches(
-        self, columns: Columns, epoch: int, first_batch: int, batch_rows: Sequence[int], groups: Sequence[int]
-    ) -> Iterator[Any]: ...
+        self, columns: Columns, epoch: int, first_batch: int, batch_rows: Sequence[int], groups: Sequence[int],
+        others: Others | None = None,
+    ) -> Iterator[Any]: ...  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,9 +195,11 @@ class Workshop:
                     columns, codes = taken_off(columns)
                     numbers.append(codes)
                 first = task.origin + task.first_batch + piece.first
-                self._stages.others = partial(self._others, kept, piece.segments)
+                others = partial(self._others, kept, piece.segments)
                 try:
-                    for batch in self._stages.batches(columns, task.epoch, first, piece.batch_rows, piece.groups):
+                    for batch in self._stages.batches(
+                        columns, task.epoch, first, piece.batch_rows, piece.groups, others
+                    ):
                         parts.append(_part(batch))
                         made += len(batch.rows) if isinstance(batch, Group) else 1
                         if made < len(task.batch_rows) and not self._stages.keeps_nothing:
